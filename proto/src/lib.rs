@@ -1,0 +1,1 @@
+//! The wire: facts, requests, reports and the envelope that carries them.

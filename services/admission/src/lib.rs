@@ -1,0 +1,1 @@
+//! Quota: who may run next.

@@ -1,0 +1,1 @@
+//! Which cluster: offers, commits, attempts.

@@ -1,0 +1,1 @@
+//! The member-cluster process: carries out the plan on a backend.

@@ -1,0 +1,1 @@
+//! The hub half of the adapter: desired state out, checked reports in.

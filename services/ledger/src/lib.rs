@@ -1,0 +1,1 @@
+//! Read models for the CLI and audits; decides nothing.

@@ -1,0 +1,1 @@
+//! Which requests become workloads, and when they are over.

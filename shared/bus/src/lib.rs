@@ -1,0 +1,1 @@
+//! NATS JetStream: provisioning, fenced publish, durable reads.

@@ -1,0 +1,1 @@
+//! The contract of a service and the pure host that drives it.

@@ -1,0 +1,1 @@
+//! The words of the domain: quantities, pod sets, and the one lifecycle fold.

@@ -1,0 +1,1 @@
+//! Tokio drives a pure Driver: fold, decide, publish, commit.

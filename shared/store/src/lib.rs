@@ -1,0 +1,1 @@
+//! RocksDB: position and rows in one WriteBatch.

@@ -1,0 +1,1 @@
+//! Helpers that tests share: real servers on free ports, temp folders.
