@@ -1,0 +1,1 @@
+//! Users' files: job manifests and Kueue policies, read into scheduling fields.
