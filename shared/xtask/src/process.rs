@@ -1,0 +1,286 @@
+//! The one way to start a child.
+//!
+//! Each child leads its own process group, reads nothing, and is known here while it lives: a SIGINT or SIGTERM
+//! to xtask is passed on to each group once, and what has not ended after [`GRACE`] is killed. So Ctrl-C on a
+//! terminal and a CI that signals only xtask do the same.
+
+use nix::sys::signal::{SigSet, Signal, killpg};
+use nix::unistd::Pid;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// A child that says nothing for this long gets a line that says it still works.
+const SILENCE: Duration = Duration::from_secs(10);
+/// Between a signal and SIGKILL: a demo takes its nats-server and services down in this time.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// Where a child's output goes.
+pub enum Output<'a> {
+    /// Both streams to ours, line by line; `test result:` lines are counted.
+    Shown,
+    /// Both streams to our stderr: stdout is kept for the program that is run last.
+    Told,
+    /// To a file; its end is shown when the child fails.
+    Logged(&'a Path),
+}
+
+/// What a child's output held.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// Tests passed, by cargo test's own result lines.
+    pub passed: u64,
+    /// Tests failed.
+    pub failed: u64,
+}
+
+struct Running {
+    groups: BTreeSet<i32>,
+    stopping: bool,
+}
+
+static RUNNING: Mutex<Running> = Mutex::new(Running { groups: BTreeSet::new(), stopping: false });
+
+fn running() -> MutexGuard<'static, Running> {
+    RUNNING.lock().unwrap_or_else(|broken| broken.into_inner())
+}
+
+/// To be called first, before any other thread exists: they inherit the mask.
+pub fn stop_children_on_signals() {
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGINT);
+    signals.add(Signal::SIGTERM);
+    if signals.thread_block().is_err() {
+        return;
+    }
+    std::thread::spawn(move || {
+        let Ok(signal) = signals.wait() else { return };
+        eprintln!("\nxtask: {signal}, stopping");
+        stop_all(signal);
+        std::process::exit(128 + signal as i32);
+    });
+}
+
+fn stop_all(signal: Signal) {
+    let send = |signal: Signal| {
+        let mut running = running();
+        running.stopping = true;
+        for group in &running.groups {
+            // A group that has just ended is as good as one that was told.
+            let _ = killpg(Pid::from_raw(*group), signal);
+        }
+        running.groups.len()
+    };
+    if send(signal) == 0 {
+        return;
+    }
+    let asked = Instant::now();
+    while !running().groups.is_empty() && asked.elapsed() < GRACE {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    if send(Signal::SIGKILL) > 0 {
+        eprintln!("xtask: killed what did not end within {} s", GRACE.as_secs());
+    }
+}
+
+/// To be called last: a step in the background does not outlive a command that failed. When a signal came,
+/// the thread that took it ends the process; main must not end it first with another code.
+pub fn stop_what_is_left() {
+    while running().stopping {
+        std::thread::park();
+    }
+    stop_all(Signal::SIGTERM);
+}
+
+/// Runs to the end with our own stdout and stderr.
+/// The error says that it could not be started; a bad exit code is not an error here.
+pub fn run_attached(mut command: Command) -> Result<ExitStatus, String> {
+    let mut child = spawn(&mut command)?;
+    let status = child.wait();
+    forget(&child);
+    status.map_err(|e| e.to_string())
+}
+
+/// Runs to the end, with a sign of life whenever it is silent for ten seconds.
+/// The error says why it could not start, or how it ended.
+pub fn run(label: &str, mut command: Command, output: &Output<'_>) -> Result<Report, (Report, String)> {
+    let start = |reason: String| (Report::default(), reason);
+    let mut log = match output {
+        Output::Logged(path) => Some(open_log(path).map_err(start)?),
+        Output::Shown | Output::Told => None,
+    };
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = spawn(&mut command).map_err(start)?;
+    let (sender, lines) = channel();
+    read_lines(child.stdout.take(), false, &sender);
+    read_lines(child.stderr.take(), true, &sender);
+    drop(sender);
+    let mut report = Report::default();
+    let status = follow(label, &mut child, &lines, |line| {
+        report.count(&line.text);
+        // Nobody to read our output is no reason to stop the work.
+        let _ = match (&mut log, output, line.to_stderr) {
+            (Some(log), _, _) => log.write_all(&line.text),
+            (None, Output::Shown, false) => std::io::stdout().lock().write_all(&line.text),
+            (None, _, _) => std::io::stderr().lock().write_all(&line.text),
+        };
+    });
+    forget(&child);
+    match status {
+        Ok(status) if status.success() => Ok(report),
+        Ok(status) => Err((report, ended(status, output))),
+        Err(error) => Err((report, error.to_string())),
+    }
+}
+
+fn spawn(command: &mut Command) -> Result<Child, String> {
+    // Under the lock, so that a signal finds either no child or a known one.
+    let mut running = running();
+    if running.stopping {
+        return Err("stopping".into());
+    }
+    let program = command.get_program().to_string_lossy().into_owned();
+    let child = command.stdin(Stdio::null()).process_group(0).spawn();
+    let child = child.map_err(|e| format!("can't start {program}: {e}"))?;
+    running.groups.insert(child.id() as i32);
+    Ok(child)
+}
+
+fn forget(child: &Child) {
+    running().groups.remove(&(child.id() as i32));
+}
+
+struct Line {
+    text: Vec<u8>,
+    to_stderr: bool,
+}
+
+fn read_lines(stream: Option<impl Read + Send + 'static>, to_stderr: bool, sender: &Sender<Line>) {
+    let Some(stream) = stream else { return };
+    let sender = sender.clone();
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(stream);
+        let mut text = Vec::new();
+        while reader.read_until(b'\n', &mut text).is_ok_and(|n| n > 0) {
+            if sender.send(Line { text: std::mem::take(&mut text), to_stderr }).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+/// Until the child has ended and its output is read. A grandchild that lives on may hold the pipes open for
+/// ever, so after the end only what is already there is read.
+fn follow(
+    label: &str,
+    child: &mut Child,
+    lines: &Receiver<Line>,
+    mut each: impl FnMut(&Line),
+) -> std::io::Result<ExitStatus> {
+    let started = Instant::now();
+    let mut heard = Instant::now();
+    let mut last = String::new();
+    loop {
+        match lines.recv_timeout(Duration::from_millis(200)) {
+            Ok(line) => {
+                each(&line);
+                heard = Instant::now();
+                let text = String::from_utf8_lossy(&line.text);
+                if !text.trim().is_empty() {
+                    last = text.trim().chars().take(80).collect();
+                }
+                continue;
+            }
+            Err(RecvTimeoutError::Disconnected) => return child.wait(),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if let Some(status) = child.try_wait()? {
+            while let Ok(line) = lines.recv_timeout(Duration::from_millis(200)) {
+                each(&line);
+            }
+            return Ok(status);
+        }
+        if heard.elapsed() >= SILENCE {
+            heard = Instant::now();
+            eprintln!("{}", still(label, started.elapsed(), &last));
+        }
+    }
+}
+
+fn still(label: &str, since: Duration, last: &str) -> String {
+    let what = if last.contains("librocksdb-sys") { " (RocksDB, the long one)" } else { "" };
+    let last = if last.is_empty() { String::new() } else { format!("; last line: {last}") };
+    format!("   … still at {label}, {} s{what}{last}", since.as_secs())
+}
+
+fn open_log(path: &Path) -> Result<File, String> {
+    path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(|e| format!("{}: {e}", path.display()))?;
+    File::options().create(true).append(true).open(path).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+fn ended(status: ExitStatus, output: &Output<'_>) -> String {
+    let Output::Logged(path) = output else { return status.to_string() };
+    let path: PathBuf = path.to_path_buf();
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    let tail = lines[lines.len().saturating_sub(15)..].join("\n    ");
+    format!("{status}; the end of {}:\n    {tail}", path.display())
+}
+
+impl Report {
+    /// Reads `test result: ok. 12 passed; 0 failed; …`.
+    fn count(&mut self, line: &[u8]) {
+        let line = String::from_utf8_lossy(line);
+        let Some((_, rest)) = line.split_once("test result: ") else { return };
+        let number = |word: &str| {
+            let before = rest.split(word).next()?.trim_end();
+            before.rsplit(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok()
+        };
+        self.passed += number("passed").unwrap_or(0);
+        self.failed += number("failed;").unwrap_or(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn result_lines_are_summed_up() {
+        let script = "echo 'test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured'; \
+                      echo 'test result: FAILED. 3 passed; 2 failed; 0 ignored'; exit 3";
+        let (report, reason) = run("x", shell(script), &Output::Shown).unwrap_err();
+        assert_eq!(report, Report { passed: 15, failed: 2 });
+        assert!(reason.contains('3'), "{reason}");
+    }
+
+    #[test]
+    fn a_child_reads_nothing() {
+        run("x", shell("cat"), &Output::Shown).unwrap();
+    }
+
+    #[test]
+    fn a_grandchild_that_keeps_the_pipe_does_not_hold_us() {
+        let started = Instant::now();
+        run("x", shell("sleep 30 & exit 0"), &Output::Shown).unwrap();
+        assert!(started.elapsed() < Duration::from_secs(20));
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let (_, reason) = run("x", Command::new("/no/such/program"), &Output::Shown).unwrap_err();
+        assert!(reason.contains("/no/such/program"), "{reason}");
+    }
+}
