@@ -50,7 +50,9 @@ pub enum Refused {
          changed here. Restore the log, or accept the loss with `muster log accept-loss`"
     )]
     OtherMessage { position: Seq },
-    #[error("the log begins at {first}, this image ends at {position}: what lies between was archived. Start with `--rebuild` from a snapshot")]
+    #[error(
+        "the log begins at {first}, this image ends at {position}: what lies between was archived. Start with `--rebuild` from a snapshot"
+    )]
     Cut { first: Seq, position: Seq },
 }
 

@@ -21,6 +21,16 @@ pub trait Service: 'static {
     fn evolve(state: &mut Self::State, at: At, event: &Event);
     /// Takes what came from outside the log. Volatile and bounded; never hashed, never stored.
     fn absorb(inbox: &mut Self::Inbox, state: &Self::State, now: Timestamp, incoming: Incoming);
+    /// The state has folded on: drop from the inbox what it has answered.
+    fn folded(_inbox: &mut Self::Inbox, _state: &Self::State) {}
+    /// Whether the inbox takes another request; the host reads no further while it does not.
+    fn has_room(_inbox: &Self::Inbox) -> bool {
+        true
+    }
+    /// The REQUESTS sequence after which this service still has to read; none: it reads none.
+    fn requests_after(_state: &Self::State) -> Option<u64> {
+        None
+    }
     /// What should be recorded next, looking at state and inbox, not at a message. Empty: content.
     /// All facts of one decision become one message, so at most 512 KiB.
     fn decide(
@@ -108,18 +118,39 @@ pub struct RequestMessage {
 pub enum Incoming {
     Request(RequestMessage),
     /// What an agent sees; also its heartbeat. `time` is the server's.
-    Report { report: Report, time: Timestamp },
+    Report {
+        report: Report,
+        time: Timestamp,
+    },
     /// The body of command `index` of request `request` lies in BODIES.
-    BodyStored { request: u64, index: u32, body: BodyRef },
+    BodyStored {
+        request: u64,
+        index: u32,
+        body: BodyRef,
+    },
     /// A body from BODIES; none: it was erased.
-    BodyFetched { seq: u64, body: Option<Bytes> },
-    BodyDeleted { seq: u64 },
+    BodyFetched {
+        seq: u64,
+        body: Option<Bytes>,
+    },
+    BodyDeleted {
+        seq: u64,
+    },
     /// The sender of this command has been told that it was rejected.
-    RejectionSent { request: u64, index: u32 },
+    RejectionSent {
+        request: u64,
+        index: u32,
+    },
     /// The desired state went out.
-    DesiredSent { cluster: String, seq: u64 },
+    DesiredSent {
+        cluster: String,
+        seq: u64,
+    },
     /// What was to be done outside could not be done; it will be asked again.
-    Failed { key: String, reason: String },
+    Failed {
+        key: String,
+        reason: String,
+    },
 }
 
 /// What a service wants done outside EVENTS.

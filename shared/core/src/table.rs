@@ -212,7 +212,8 @@ impl<K: Key, V: Row> AnyTable for Table<K, V> {
     }
 
     fn load(&mut self, key: &[u8], row: &[u8]) -> Result<(), CorruptRow> {
-        let corrupt = |error: std::io::Error| CorruptRow { table: self.name.to_owned(), reason: error.to_string() };
+        let corrupt =
+            |error: std::io::Error| CorruptRow { table: self.name.to_owned(), reason: error.to_string() };
         let key: K = from_slice(key).map_err(corrupt)?;
         let row: V = from_slice(row).map_err(corrupt)?;
         self.hash = self.hash.wrapping_add(row_hash(self.name, &key, &row));

@@ -3,7 +3,9 @@
 use borsh::{BorshDeserialize, BorshSerialize};
 
 /// Microseconds since 1970-01-01 UTC.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, BorshSerialize, BorshDeserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, BorshSerialize, BorshDeserialize,
+)]
 pub struct Timestamp(pub i64);
 
 impl Timestamp {

@@ -68,7 +68,10 @@ impl<S: Service> Driver<S> {
             rules: self.meta.rules,
             state_hash: state_hash.to_le_bytes().to_vec().into(),
             config_hash: self.config_hash.to_le_bytes().to_vec().into(),
-            writer: Some(Writer { instance: self.identity.instance.clone(), build: self.identity.build.clone() }),
+            writer: Some(Writer {
+                instance: self.identity.instance.clone(),
+                build: self.identity.build.clone(),
+            }),
             facts,
         };
         let payload = envelope.encode_to_vec();
@@ -76,6 +79,11 @@ impl<S: Service> Driver<S> {
             return Err(Stop::TooLarge { bytes: payload.len(), limit: MAX_DECISION_BYTES });
         }
         self.publish = Publish::Sent { expect: prev };
-        Ok(Effect::Publish { subject: self.subject.clone(), expect: prev, payload: payload.into(), decided: now })
+        Ok(Effect::Publish {
+            subject: self.subject.clone(),
+            expect: prev,
+            payload: payload.into(),
+            decided: now,
+        })
     }
 }

@@ -3,7 +3,7 @@
 use muster_proto::{Envelope, Kind};
 
 use super::{Driver, Stop};
-use crate::{At, Event, Record, Service, State, decode, sha256};
+use crate::{At, Event, Record, Service, decode, sha256};
 
 impl<S: Service> Driver<S> {
     pub(super) fn fold(&mut self, records: &[Record]) -> Result<(), Stop> {
@@ -13,6 +13,7 @@ impl<S: Service> Driver<S> {
                 self.fold_one(record)?;
             }
         }
+        S::folded(&mut self.inbox, &self.state);
         self.settle_publish();
         Ok(())
     }
@@ -77,8 +78,12 @@ impl<S: Service> Driver<S> {
             }
             Kind::ScopeResumed(fact) => _ = self.halts.remove(&fact.scope),
             Kind::FactVoided(fact) => {
-                let voided: Vec<_> =
-                    self.halts.iter().filter(|(_, halt)| halt.0 == fact.seq).map(|(scope, _)| scope.clone()).collect();
+                let voided: Vec<_> = self
+                    .halts
+                    .iter()
+                    .filter(|(_, halt)| halt.0 == fact.seq)
+                    .map(|(scope, _)| scope.clone())
+                    .collect();
                 for scope in voided {
                     self.halts.remove(&scope);
                 }
@@ -89,10 +94,7 @@ impl<S: Service> Driver<S> {
     }
 }
 
-impl<S: Service> Driver<S>
-where
-    S::State: State,
-{
+impl<S: Service> Driver<S> {
     /// Whether this driver's own scope is halted.
     pub(super) fn is_halted(&self) -> bool {
         self.halts.contains(&self.subject)

@@ -15,8 +15,8 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 
 use crate::{
-    AnyTable, Broken, CorruptRow, Image, ImageMeta, Incoming, Outgoing, Record, Seq, Service, State, Table, Timestamp,
-    WriteSet, hash_of,
+    AnyTable, Broken, CorruptRow, Image, ImageMeta, Incoming, Outgoing, Record, Seq, Service, State, Table,
+    Timestamp, WriteSet, hash_of,
 };
 
 /// Who this process is, as its envelopes say.
@@ -41,7 +41,10 @@ pub enum Input {
     Records(Vec<Record>),
     Incoming(Incoming),
     /// A wish of this key was carried out; the answer, if there is one.
-    Done { key: String, answer: Option<Incoming> },
+    Done {
+        key: String,
+        answer: Option<Incoming>,
+    },
     /// What became of the publish under way.
     Published(Outcome),
     /// The log reaches this far: nothing is decided before it is folded.
@@ -67,7 +70,12 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Publish with the expected last sequence of the subject; drop it when it is older than 1 s.
-    Publish { subject: String, expect: Seq, payload: Bytes, decided: Timestamp },
+    Publish {
+        subject: String,
+        expect: Seq,
+        payload: Bytes,
+        decided: Timestamp,
+    },
     /// Write rows and position in one batch.
     Commit(WriteSet),
     Do(Outgoing),
@@ -79,11 +87,17 @@ pub enum Effect {
 /// Why a driver can't go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stop {
-    #[error("message {seq} on {subject} says that {prev} came before it, but {folded} did: the log is not what its writer saw")]
+    #[error(
+        "message {seq} on {subject} says that {prev} came before it, but {folded} did: the log is not what its writer saw"
+    )]
     ChainBroken { seq: Seq, subject: String, prev: Seq, folded: Seq },
-    #[error("message {seq} on {subject} does not carry the hash of the message before it: the log was altered")]
+    #[error(
+        "message {seq} on {subject} does not carry the hash of the message before it: the log was altered"
+    )]
     ChainAltered { seq: Seq, subject: String },
-    #[error("message {seq} activates rules {rules} of {service}; this build knows up to {known}: install a newer one")]
+    #[error(
+        "message {seq} activates rules {rules} of {service}; this build knows up to {known}: install a newer one"
+    )]
     RulesUnknown { seq: Seq, service: String, rules: u32, known: u32 },
     #[error("message {got} came when {expected} was due: the reader lost messages")]
     Gap { expected: Seq, got: Seq },
@@ -118,11 +132,15 @@ pub struct Driver<S: Service> {
 enum Publish {
     Idle,
     /// Sent; no answer yet.
-    Sent { expect: Seq },
+    Sent {
+        expect: Seq,
+    },
     /// Stored at this sequence; not folded yet.
     Stored(Seq),
     /// Lost against a message above this sequence, not folded yet.
-    Lost { expect: Seq },
+    Lost {
+        expect: Seq,
+    },
 }
 
 impl<S: Service> Driver<S> {
