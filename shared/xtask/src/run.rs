@@ -58,19 +58,25 @@ const OPTIMISED: &[&str] = &[
     "profile.dev.overflow-checks=false",
 ];
 
+/// What is built together always: with other packages chosen, cargo may resolve features of shared dependencies
+/// differently, and RocksDB would be compiled once for each choice. The simulator stays out, as it switches
+/// test-only defects on.
+pub const WORKSPACE: &[&str] = &["--workspace", "--exclude", "muster-sim"];
+const SIM: &[&str] = &["--package", "muster-sim"];
+
 pub fn demo(context: &Arc<Context>, args: Vec<OsString>) -> Outcome {
     setup::plan(context, &[&DEBIAN, &NATS, &RAY]);
     eprintln!("  compile  {}", build_estimate(context));
     setup::ensure(context, &DEBIAN)?;
     let mut ray = setup::in_background(context, &RAY);
     setup::ensure(context, &NATS)?;
-    build(context, &[], &["muster-cli", "muster-e2e"])?;
+    build(context, &[], WORKSPACE)?;
     ray.finish()?;
     start(context, "demo", args)
 }
 
 pub fn sim(context: &Arc<Context>, args: Vec<OsString>) -> Outcome {
-    build(context, &[], &["muster-sim"])?;
+    build(context, &[], SIM)?;
     start(context, "muster-sim", args)
 }
 
@@ -80,14 +86,14 @@ pub fn bench(context: &Arc<Context>, args: Vec<OsString>) -> Outcome {
     }
     setup::ensure(context, &DEBIAN)?;
     setup::ensure(context, &NATS)?;
-    build(context, OPTIMISED, &["muster-cli", "muster-e2e"])?;
+    build(context, OPTIMISED, WORKSPACE)?;
     start(context, "bench", args)
 }
 
 pub fn install(context: &Arc<Context>, args: Vec<OsString>) -> Outcome {
     let folder = install_folder(args)?.unwrap_or_else(|| context.cargo_home.join("bin"));
     setup::ensure(context, &DEBIAN)?;
-    build(context, OPTIMISED, &["muster-cli"])?;
+    build(context, OPTIMISED, WORKSPACE)?;
     let target = folder.join("muster");
     copy_over(&program(context, "muster"), &target)
         .map_err(|e| Failure::Failed(format!("{}: {e}", target.display())))?;
@@ -122,13 +128,9 @@ fn copy_over(source: &Path, target: &Path) -> std::io::Result<()> {
 
 /// Builds the programs of these packages; all that cargo says goes to stderr.
 fn build(context: &Context, profile: &[&str], packages: &[&str]) -> Outcome {
-    let mut args = vec!["build", "--bins"];
-    args.extend(profile);
-    args.extend(packages.iter().flat_map(|name| ["--package", name]));
-    let what = format!("compiling {}", packages.join(" and "));
-    eprintln!("→ {what}: {}", build_estimate(context));
-    let result = run(&what, context.cargo(&args), &Output::Told);
-    result.map(drop).map_err(|(_, reason)| Failure::Failed(format!("{what}: {reason}")))
+    let args = [&["build", "--bins"], profile, packages].concat();
+    let result = run("the build", context.cargo(&args), &Output::Told);
+    result.map(drop).map_err(|(_, reason)| Failure::Failed(format!("cargo {}: {reason}", args.join(" "))))
 }
 
 /// A program that cargo has built.

@@ -4,6 +4,7 @@ use crate::context::Context;
 use crate::process::{Output, run};
 use crate::setup::{self, DEBIAN, DENY, LINTS, NATS, RAY};
 use crate::{Failure, Outcome, run as programs};
+use programs::WORKSPACE;
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::Command;
@@ -11,12 +12,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 pub const HELP: &str = "\
-cargo xtask test [--quick]
+cargo xtask test [--quick] [--only STAGE]…
 
 Installs what is missing and runs every check: rustfmt, clippy, cargo-deny, build, all tests, and 200 seeds of
 the simulator. A failed stage does not stop the later ones; the end is a table of all. Ends with 1 when one failed.
 
-  --quick   without the end-to-end tests, and without Ray
+  --quick        without the end-to-end tests, and without Ray
+  --only STAGE   only this stage; may be given more than once.
+                 STAGE: rustfmt clippy cargo-deny build tests simulator-tests simulator
 ";
 
 /// Enough for the common faults to meet in each run; campaigns are `cargo xtask sim`.
@@ -33,25 +36,33 @@ const STAGES: &[Stage] = &[
     Stage { name: "rustfmt", command: |c, _| c.cargo(&["fmt", "--all", "--check"]), needs_ray: false },
     Stage { name: "clippy", command: |c, _| c.cargo(CLIPPY), needs_ray: false },
     Stage { name: "cargo-deny", command: deny, needs_ray: false },
-    Stage { name: "build muster", command: |c, _| c.cargo(BUILD), needs_ray: false },
+    // Before the tests: those of e2e start the binary.
+    Stage { name: "build", command: build, needs_ray: false },
     Stage { name: "tests", command: tests, needs_ray: true },
     // Apart: the simulator switches defects on in the crates that it drives, and no other test may see them.
-    Stage { name: "tests of the simulator", command: |c, _| c.cargo(SIM_TESTS), needs_ray: false },
-    Stage { name: "simulator, 200 seeds", command: campaign, needs_ray: false },
+    Stage { name: "simulator-tests", command: |c, _| c.cargo(SIM_TESTS), needs_ray: false },
+    Stage { name: "simulator", command: campaign, needs_ray: false },
 ];
 
 const CLIPPY: &[&str] = &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
-const BUILD: &[&str] = &["build", "--package", "muster-cli"];
 const SIM_TESTS: &[&str] = &["test", "--no-fail-fast", "--package", "muster-sim"];
 
 fn deny(context: &Context, _: bool) -> Command {
     let mut command = context.command(setup::deny(context).unwrap_or_else(|| "cargo-deny".into()));
-    command.args(["--workspace", "check", "licenses", "bans", "sources"]);
+    command.args(["--workspace", "check", "--hide-inclusion-graph", "--allow", "unused-wrapper"]);
+    command.args(["licenses", "bans", "sources"]);
+    command
+}
+
+fn build(context: &Context, _: bool) -> Command {
+    let mut command = context.cargo(&["build", "--bins"]);
+    command.args(WORKSPACE);
     command
 }
 
 fn tests(context: &Context, quick: bool) -> Command {
-    let mut command = context.cargo(&["test", "--no-fail-fast", "--workspace", "--exclude", "muster-sim"]);
+    let mut command = context.cargo(&["test", "--no-fail-fast"]);
+    command.args(WORKSPACE);
     if quick {
         command.args(["--exclude", "muster-e2e"]);
     }
@@ -69,22 +80,21 @@ struct Row {
 }
 
 pub fn command(context: &Arc<Context>, args: Vec<OsString>) -> Outcome {
-    let quick = match args.as_slice() {
-        [] => false,
-        [flag] if flag == "--quick" => true,
-        _ => return Err(Failure::Usage(format!("test takes only --quick, not {args:?}"))),
-    };
-    let mut needed = vec![&DEBIAN, &LINTS, &DENY, &NATS];
-    setup::plan(context, &[needed.as_slice(), if quick { &[] } else { &[&RAY] }].concat());
+    let Chosen { quick, only } = Chosen::parse(args)?;
+    let stages =
+        || STAGES.iter().filter(|stage| only.is_empty() || only.iter().any(|name| name == stage.name));
+    let with_ray = !quick && stages().any(|stage| stage.needs_ray);
+    let needed = [&DEBIAN, &LINTS, &DENY, &NATS];
+    setup::plan(context, &[needed.as_slice(), if with_ray { &[&RAY] } else { &[] }].concat());
     eprintln!("  compile  {}", programs::build_estimate(context));
     let started = Instant::now();
-    for step in needed.drain(..) {
+    for step in needed {
         setup::ensure(context, step)?;
     }
-    let mut ray = (!quick).then(|| setup::in_background(context, &RAY));
+    let mut ray = with_ray.then(|| setup::in_background(context, &RAY));
     let mut rows =
         vec![Row { name: "setup", seconds: started.elapsed().as_secs_f64(), result: Ok(String::new()) }];
-    for stage in STAGES {
+    for stage in stages() {
         if let Some(ray) = ray.as_mut().filter(|_| stage.needs_ray) {
             ray.finish()?;
         }
@@ -93,6 +103,33 @@ pub fn command(context: &Arc<Context>, args: Vec<OsString>) -> Outcome {
     say(&table(&rows));
     let failed: Vec<&str> = rows.iter().filter(|r| r.result.is_err()).map(|r| r.name).collect();
     if failed.is_empty() { Ok(()) } else { Err(Failure::Failed(format!("failed: {}", failed.join(", ")))) }
+}
+
+struct Chosen {
+    quick: bool,
+    only: Vec<String>,
+}
+
+impl Chosen {
+    fn parse(args: Vec<OsString>) -> Result<Self, Failure> {
+        let usage = |e: lexopt::Error| Failure::Usage(format!("test: {e}\n\n{HELP}"));
+        let mut chosen = Self { quick: false, only: Vec::new() };
+        let mut parser = lexopt::Parser::from_args(args);
+        while let Some(arg) = parser.next().map_err(usage)? {
+            match arg {
+                lexopt::Arg::Long("quick") => chosen.quick = true,
+                lexopt::Arg::Long("only") => {
+                    let name = parser.value().map_err(usage)?.to_string_lossy().into_owned();
+                    if !STAGES.iter().any(|stage| stage.name == name) {
+                        return Err(usage(format!("there is no stage `{name}`").into()));
+                    }
+                    chosen.only.push(name);
+                }
+                other => return Err(usage(other.unexpected())),
+            }
+        }
+        Ok(chosen)
+    }
 }
 
 impl Stage {
@@ -164,7 +201,12 @@ mod tests {
     }
 
     #[test]
-    fn the_heading_names_the_number_of_seeds() {
-        assert!(STAGES.iter().any(|stage| stage.name.contains(SEEDS)));
+    fn the_help_names_each_stage_and_a_wrong_one_is_refused() {
+        for stage in STAGES {
+            assert!(HELP.contains(stage.name), "{}", stage.name);
+        }
+        let chosen = Chosen::parse(vec!["--only".into(), "clippy".into(), "--quick".into()]).unwrap();
+        assert!(chosen.quick && chosen.only == ["clippy"]);
+        assert!(matches!(Chosen::parse(vec!["--only=clipy".into()]), Err(Failure::Usage(_))));
     }
 }

@@ -18,8 +18,8 @@ pub const NATS: Step = Step {
 pub const RAY: Step = Step {
     name: "ray",
     why: "real Ray clusters on this machine",
-    seconds: 90,
-    megabytes: 450,
+    seconds: 60,
+    megabytes: 390,
     missing: ray_missing,
     act: |context, log| install(context, log, &RAY_VENV),
 };

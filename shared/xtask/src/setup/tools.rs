@@ -27,7 +27,7 @@ pub const DENY: Step = Step {
     name: "cargo-deny",
     why: "licences and sources of dependencies",
     seconds: 10,
-    megabytes: 25,
+    megabytes: 35,
     missing: |context| match deny(context) {
         Some(_) => None,
         None => Some("cargo-deny".into()),
