@@ -2,11 +2,13 @@
 
 use crate::{Seq, sha256};
 
+/// (table, key, row); no row: deleted.
+pub type Change = (&'static str, Vec<u8>, Option<Vec<u8>>);
+
 /// Rows that changed and the position that they belong to: written together or not at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteSet {
-    /// (table, key, row); no row: deleted.
-    pub rows: Vec<(&'static str, Vec<u8>, Option<Vec<u8>>)>,
+    pub rows: Vec<Change>,
     pub meta: ImageMeta,
 }
 

@@ -31,7 +31,7 @@ mod time;
 pub use driver::{Driver, Effect, Identity, Input, Outcome, Position, Stop};
 pub use event::{At, Event, Record, Undecodable, decode};
 pub use id::{BadId, Seq, WorkloadId};
-pub use image::{Image, ImageMeta, Refused, WriteSet, verify};
+pub use image::{Change, Image, ImageMeta, Refused, WriteSet, verify};
 pub use service::{Broken, Decision, Incoming, Outgoing, RequestMessage, Service, Why};
 pub use state::{State, hash_of};
 pub use table::{AnyTable, CorruptRow, Key, Row, Table};

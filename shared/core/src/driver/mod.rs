@@ -10,7 +10,7 @@
 mod decide;
 mod fold;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
@@ -175,7 +175,7 @@ impl<S: Service> Driver<S> {
         let expected = image.meta.state_hash;
         driver.committed = image.meta.position;
         driver.meta = image.meta;
-        let mut rows: std::collections::BTreeMap<String, Vec<(Vec<u8>, Vec<u8>)>> = Default::default();
+        let mut rows: BTreeMap<String, Vec<_>> = BTreeMap::new();
         for (table, key, row) in image.rows {
             rows.entry(table).or_default().push((key, row));
         }
