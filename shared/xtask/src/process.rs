@@ -4,8 +4,10 @@
 //! to xtask is passed on to each group once, and what has not ended after [`GRACE`] is killed. So Ctrl-C on a
 //! terminal and a CI that signals only xtask do the same.
 
-use nix::sys::signal::{SigSet, Signal, killpg};
+use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -51,19 +53,15 @@ fn running() -> MutexGuard<'static, Running> {
     RUNNING.lock().unwrap_or_else(|broken| broken.into_inner())
 }
 
-/// To be called first, before any other thread exists: they inherit the mask.
+/// To be called first. Handlers, unlike a blocked mask, are not inherited by children.
 pub fn stop_children_on_signals() {
-    let mut signals = SigSet::empty();
-    signals.add(Signal::SIGINT);
-    signals.add(Signal::SIGTERM);
-    if signals.thread_block().is_err() {
-        return;
-    }
+    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else { return };
     std::thread::spawn(move || {
-        let Ok(signal) = signals.wait() else { return };
+        let Some(number) = signals.forever().next() else { return };
+        let signal = if number == SIGINT { Signal::SIGINT } else { Signal::SIGTERM };
         eprintln!("\nxtask: {signal}, stopping");
         stop_all(signal);
-        std::process::exit(128 + signal as i32);
+        std::process::exit(128 + number);
     });
 }
 
@@ -290,6 +288,14 @@ mod tests {
         let started = Instant::now();
         run("x", shell("sleep 30 & exit 0"), &Output::Shown).unwrap();
         assert!(started.elapsed() < Duration::from_secs(20));
+    }
+
+    /// A mask blocked here would be theirs too, and they would live on until SIGKILL.
+    #[test]
+    fn a_child_hears_signals_although_we_catch_them() {
+        stop_children_on_signals();
+        let (_, reason) = run("x", shell("kill -TERM $$; sleep 5"), &Output::Shown).unwrap_err();
+        assert!(reason.contains("signal: 15"), "{reason}");
     }
 
     #[test]
