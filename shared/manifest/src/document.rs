@@ -18,6 +18,8 @@ pub const MAX_FILE_BYTES: usize = 4 * 1024 * 1024;
 /// Aliases copy what they name: a small file could become a huge value.
 const MAX_ALIASES: usize = 256;
 const MAX_DEPTH: usize = 64;
+/// No manifest has a value every few bytes; this bounds what aliases and merges make of it.
+const BYTES_PER_NODE: usize = 5;
 
 /// Reads the one document of a manifest. Errors: above [`MAX_BYTES`], not UTF-8, no YAML or JSON
 /// (with line and column), a key twice, aliases beyond reason, no document or more than one.
@@ -68,7 +70,14 @@ fn split(text: &[u8], most: usize) -> Result<Vec<Value>, Vec<Fault>> {
         Some(Err(wrong)) => {
             read_yaml(text, most).map_err(|_| vec![fault("", "", &format!("is no JSON: {wrong}"))])
         }
-        None => read_yaml(text, most).map_err(|wrong| vec![fault("", "", &format!("is no YAML: {wrong}"))]),
+        None => read_yaml(text, most).map_err(|wrong| vec![fault("", "", &no_yaml(&wrong))]),
+    }
+}
+
+fn no_yaml(wrong: &str) -> String {
+    match wrong.strip_prefix("budget breached: ") {
+        Some(what) => format!("has more depth, values or aliases than a manifest may have: {what}"),
+        None => format!("is no YAML: {wrong}"),
     }
 }
 
@@ -84,7 +93,7 @@ fn read_yaml(text: &str, most: usize) -> Result<Vec<Value>, String> {
             max_aliases: MAX_ALIASES,
             max_anchors: MAX_ALIASES,
             max_merge_keys: MAX_ALIASES,
-            max_nodes: 200_000,
+            max_nodes: (most / BYTES_PER_NODE).min(200_000),
             max_documents: 1_000,
             max_total_scalar_bytes: most.saturating_mul(2),
             max_recorded_anchor_events: 100_000,

@@ -22,11 +22,18 @@ pub(crate) struct Faults(RefCell<Vec<Fault>>);
 impl Faults {
     pub(crate) fn push(&self, field: &str, value: &str, message: impl Into<String>) {
         let mut faults = self.0.borrow_mut();
-        if faults.len() < MAX_FAULTS {
+        let message = message.into();
+        // Two rules may read the same field.
+        let known = faults.iter().any(|fault| fault.field == field && fault.message == message);
+        if faults.len() < MAX_FAULTS && !known {
             let hidden = !value.is_empty() && is_secret(field);
             let value = if hidden { "(not shown)".into() } else { shorten(value, MAX_SHOWN) };
-            faults.push(Fault { field: field.into(), value, message: message.into() });
+            faults.push(Fault { field: field.into(), value, message });
         }
+    }
+
+    fn full(&self) -> bool {
+        self.0.borrow().len() >= MAX_FAULTS
     }
 
     fn has(&self, field: &str) -> bool {
@@ -258,6 +265,9 @@ impl<'a> Node<'a> {
     /// fault already (a wrong form that was named) gets no second one.
     pub(crate) fn only(&self, known: &[&str]) {
         for key in self.object().into_iter().flat_map(Map::keys) {
+            if self.faults.full() {
+                return;
+            }
             if !known.contains(&key.as_str()) && !self.faults.has(self.entry(key).path()) {
                 let mend = match names::nearest(key, known) {
                     Some(near) => format!("is no known field; did you mean {near}?"),

@@ -1,5 +1,7 @@
 //! A pod template, read into what a pod set says about its pods.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::{NodeSelectorTerm, PodSpec, PodTemplateSpec};
 use muster_proto::{NodeAffinityTerm, NodeRequirement, PodSet, Toleration};
 use serde::Deserialize;
@@ -43,15 +45,14 @@ fn check_containers(node: &Node<'_>, spec: &PodSpec) {
     if spec.containers.is_empty() {
         node.field("containers").fault("must name at least one container");
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
     let named = [("containers", Some(&spec.containers)), ("initContainers", spec.init_containers.as_ref())];
     for (field, containers) in named {
         for (item, container) in node.field(field).items().iter().zip(containers.into_iter().flatten()) {
             let name = item.field("name").require();
-            if names::label(&name).is_some() && seen.contains(&container.name.as_str()) {
+            if names::label(&name).is_some() && !seen.insert(&container.name) {
                 name.fault("is the name of another container of this pod");
             }
-            seen.push(&container.name);
         }
     }
 }

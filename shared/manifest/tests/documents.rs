@@ -64,9 +64,9 @@ fn what_is_no_manifest_is_refused_with_its_place() {
     assert!(message(b"a: .nan").contains("finite"));
     assert!(message(&vec![b' '; MAX_BYTES + 1]).contains("at most 262144"));
     assert!(message("[".repeat(100_000).as_bytes()).contains("is no"));
-    assert!(message("a:\n".repeat(1).as_bytes().repeat(2).as_slice()).contains("twice"));
+    assert!(message(b"a:\na:\n").contains("twice"));
     let deep: String = (0..200).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
-    assert!(message(deep.as_bytes()).contains("is no YAML"));
+    assert!(message(deep.as_bytes()).contains("more depth"));
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn aliases_cannot_make_a_small_file_huge() {
         let before = format!("*a{},", level - 1).repeat(8);
         bomb.push_str(&format!("a{level}: &a{level} [{}]\n", before.trim_end_matches(',')));
     }
-    assert!(message(bomb.as_bytes()).contains("is no YAML"));
+    assert!(message(bomb.as_bytes()).contains("aliases"));
     let long =
         format!("a: &a {}\nb: [{}]\n", "x".repeat(128 * 1024), "*a,".repeat(200).trim_end_matches(','));
     match parse(long.as_bytes()) {

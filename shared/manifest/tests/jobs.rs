@@ -259,6 +259,45 @@ fn values_that_kuberay_or_kubernetes_would_refuse_later() {
 }
 
 #[test]
+fn rules_of_kuberay_that_would_hold_quota_for_nothing() {
+    let instead = |to: &str, field: &str, mend: &str| refused(RAY_JOB, "  backoffLimit: 2", to, field, mend);
+    let cluster = |to: &str, field: &str, mend: &str| {
+        refused(RAY_JOB, "    rayVersion: 2.52.0", &format!("    rayVersion: 2.51.0\n{to}"), field, mend);
+    };
+    instead("  submissionMode: Sidecar", "spec.submissionMode", "SidecarMode");
+    instead(
+        "  submissionMode: SidecarMode\n  submitterConfig: {backoffLimit: 1}",
+        "spec.submitterConfig",
+        "SidecarMode",
+    );
+    instead("  preRunningDeadlineSeconds: 0", "spec.preRunningDeadlineSeconds", "at least 1");
+    instead("  managedBy: me", "spec.managedBy", "ray.io/kuberay-operator");
+    instead(
+        "  deletionStrategy: {deletionRules: []}",
+        "spec.deletionStrategy.deletionRules",
+        "shutdownAfterJobFinishes",
+    );
+    cluster("    authOptions: {mode: token}", "spec.rayClusterSpec.rayVersion", "2.52.0");
+    cluster("    upgradeStrategy: {type: Recreate}", "spec.rayClusterSpec.upgradeStrategy.type", "RayJob");
+    cluster("    suspended: true", "spec.rayClusterSpec.suspended", "did you mean suspend?");
+    let head = "spec.rayClusterSpec.headGroupSpec";
+    refused(
+        RAY_JOB,
+        "    headGroupSpec:",
+        "    headGroupSpec:\n      resources: {CPU: \"1\"}",
+        &format!("{head}.resources"),
+        "num-cpus",
+    );
+    refused(
+        RAY_JOB,
+        "    headGroupSpec:",
+        "    headGroupSpec:\n      labels: {a: b c}",
+        &format!("{head}.labels.a"),
+        "label",
+    );
+}
+
+#[test]
 fn every_fault_is_found_at_once() {
     let text = RAY_JOB
         .replace("name: train-bert", "name: Train")

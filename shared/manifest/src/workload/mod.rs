@@ -4,6 +4,7 @@
 //! the same here and there.
 
 pub(crate) mod job;
+mod kuberay;
 mod meta;
 pub(crate) mod ray;
 

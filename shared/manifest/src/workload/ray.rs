@@ -1,78 +1,14 @@
-//! RayJob and RayCluster: KubeRay's rules, Kueue's pod sets.
+//! RayJob and RayCluster: the pod sets that Kueue makes of them.
 
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use muster_proto::PodSet;
 
-use super::{Body, MAX_PODS, seconds};
-use crate::document;
+use super::{Body, MAX_PODS, kuberay, seconds};
 use crate::names;
 use crate::node::Node;
 use crate::pod;
 use crate::requests::{self, Amounts};
 
-const JOB_FIELDS: [&str; 20] = [
-    "activeDeadlineSeconds",
-    "backoffLimit",
-    "rayClusterSpec",
-    "clusterSelector",
-    "submissionMode",
-    "submitterPodTemplate",
-    "submitterConfig",
-    "managedBy",
-    "deletionStrategy",
-    "entrypoint",
-    "runtimeEnvYAML",
-    "jobId",
-    "metadata",
-    "entrypointNumCpus",
-    "entrypointNumGpus",
-    "entrypointResources",
-    "ttlSecondsAfterFinished",
-    "preRunningDeadlineSeconds",
-    "shutdownAfterJobFinishes",
-    "suspend",
-];
-const CLUSTER_FIELDS: [&str; 14] = [
-    "suspend",
-    "managedBy",
-    "enableInTreeAutoscaling",
-    "autoscalerOptions",
-    "gcsFaultToleranceOptions",
-    "authOptions",
-    "tlsOptions",
-    "networkPolicy",
-    "upgradeStrategy",
-    "historyServerOptions",
-    "headServiceAnnotations",
-    "rayVersion",
-    "headGroupSpec",
-    "workerGroupSpecs",
-];
-const HEAD_FIELDS: [&str; 8] = [
-    "template",
-    "headService",
-    "enableIngress",
-    "ingressOptions",
-    "resources",
-    "labels",
-    "rayStartParams",
-    "serviceType",
-];
-const GROUP_FIELDS: [&str; 13] = [
-    "groupName",
-    "replicas",
-    "minReplicas",
-    "maxReplicas",
-    "numOfHosts",
-    "suspend",
-    "idleTimeoutSeconds",
-    "priority",
-    "resources",
-    "labels",
-    "rayStartParams",
-    "template",
-    "scaleStrategy",
-];
 const MODES: [&str; 4] = ["K8sJobMode", "HTTPMode", "InteractiveMode", "SidecarMode"];
 /// What Kueue adds for the sidecar of the in-tree autoscaler, unless autoscalerOptions say otherwise.
 const AUTOSCALER: [(&str, i64); 2] = [("cpu", 500), ("memory", 512 << 20)];
@@ -91,8 +27,8 @@ pub(super) fn cluster(spec: &Node<'_>) -> Body {
 }
 
 pub(super) fn job(spec: &Node<'_>) -> Body {
-    job_fields(spec);
     let mode = mode(spec);
+    kuberay::check_job(spec, mode);
     let retries = spec.field("backoffLimit");
     let max_retries = retries.count(1000).unwrap_or(0);
     if max_retries > 0 && mode == "InteractiveMode" {
@@ -116,73 +52,12 @@ pub(crate) fn mode(spec: &Node<'_>) -> &'static str {
     if node.exists() { node.one_of(&MODES).unwrap_or("K8sJobMode") } else { "K8sJobMode" }
 }
 
-fn job_fields(spec: &Node<'_>) {
-    spec.field("rayClusterSelector").refuse("is called clusterSelector, with the key ray.io/cluster");
-    spec.field("runtimeEnv").refuse("is runtimeEnvYAML: a string of YAML (`runtimeEnvYAML: |`), not a map");
-    spec.only(&JOB_FIELDS);
-    managed_by(&spec.field("managedBy"));
-    let selector = spec.field("clusterSelector");
-    if selector.exists() {
-        selector.fault("is not supported: the job would run in a RayCluster that has its quota already; give a rayClusterSpec");
-    } else {
-        let _ = spec.field("rayClusterSpec").require();
-    }
-    runtime_env(&spec.field("runtimeEnvYAML"));
-    entrypoint(spec);
-    let shutdown = spec.field("shutdownAfterJobFinishes").flag().unwrap_or(false);
-    let suspend = spec.field("suspend");
-    if suspend.flag() == Some(true) && !shutdown {
-        suspend.fault("needs shutdownAfterJobFinishes: true; KubeRay refuses it otherwise");
-    }
-    let ttl = spec.field("ttlSecondsAfterFinished");
-    if ttl.int(0, i64::from(i32::MAX)).unwrap_or(0) > 0 && !shutdown {
-        ttl.fault("needs shutdownAfterJobFinishes: true; KubeRay refuses it otherwise");
-    }
-    let rules = spec.field("deletionStrategy").field("deletionRules");
-    if rules.exists() && shutdown {
-        rules.fault("cannot be used with shutdownAfterJobFinishes: true");
-    }
-}
-
-fn entrypoint(spec: &Node<'_>) {
-    let node = spec.field("entrypoint");
-    let given = node.text().is_some_and(|text| !text.trim().is_empty());
-    let elsewhere = mode(spec) == "InteractiveMode" || spec.field("submitterPodTemplate").exists();
-    if !given && !elsewhere {
-        node.fault("is missing: the command that the job runs");
-    }
-}
-
-/// KubeRay hands this text to Ray; a mistake would show only when quota is already held.
-fn runtime_env(node: &Node<'_>) {
-    if node.raw().is_some_and(serde_json::Value::is_object) {
-        node.fault("must be a string of YAML: write `runtimeEnvYAML: |` and indent the lines below it");
-        return;
-    }
-    let Some(text) = node.text().filter(|text| !text.trim().is_empty()) else { return };
-    match document::parse(text.as_bytes()) {
-        Ok(value) if value.is_object() => {}
-        Ok(_) => node.fault("must be a map in YAML, like `pip: [requests]`"),
-        // The reason may quote the text, and the text may hold secrets.
-        Err(_) => node.fault("is no YAML that can be read, or holds a key twice"),
-    }
-}
-
-fn managed_by(node: &Node<'_>) {
-    if node.exists() {
-        node.one_of(&["ray.io/kuberay-operator", "kueue.x-k8s.io/multikueue"]);
-    }
-}
-
 /// Head, then one pod set a worker group, as Kueue orders them.
 fn cluster_sets(spec: &Node<'_>) -> Vec<PodSet> {
     if spec.object().is_none() {
         return Vec::new();
     }
-    spec.only(&CLUSTER_FIELDS);
-    managed_by(&spec.field("managedBy"));
-    let _ = spec.field("suspend").flag();
-    let _ = spec.field("rayVersion").text();
+    kuberay::check_cluster(spec);
     let autoscaling = spec.field("enableInTreeAutoscaling").flag().unwrap_or(false);
     let mut sets = vec![head(spec, autoscaling)];
     let mut names = vec![HEAD_SET.to_owned(), SUBMITTER_SET.to_owned()];
@@ -197,8 +72,7 @@ fn head(spec: &Node<'_>, autoscaling: bool) -> PodSet {
     if group.object().is_none() {
         return PodSet::default();
     }
-    group.only(&HEAD_FIELDS);
-    start_params(&group);
+    kuberay::check_head(&group);
     let node = group.field("template").require();
     let Some(template) = pod::template(&node) else { return PodSet::default() };
     let mut set = pod::pod_set(HEAD_SET, 1, &template, &node);
@@ -225,8 +99,7 @@ fn worker_group(group: &Node<'_>, autoscaling: bool, names: &mut Vec<String>) ->
         group.clone().require();
         return PodSet::default();
     }
-    group.only(&GROUP_FIELDS);
-    start_params(group);
+    kuberay::check_worker_group(group);
     let name = group_name(&group.field("groupName").require(), names);
     let count = replicas(group, autoscaling);
     let node = group.field("template").require();
@@ -282,17 +155,6 @@ fn replicas(group: &Node<'_>, autoscaling: bool) -> u32 {
             0
         }
     }
-}
-
-/// Flags of `ray start`: strings, as KubeRay's schema has them.
-fn start_params(group: &Node<'_>) {
-    let params = group.field("rayStartParams");
-    let strings = params.strings();
-    if strings.contains_key("labels") {
-        params.field("labels").fault("is refused by KubeRay: use the labels of the group");
-    }
-    let _ = group.field("resources").strings();
-    let _ = group.field("labels").strings();
 }
 
 fn submitter(node: &Node<'_>) -> PodSet {
