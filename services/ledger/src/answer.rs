@@ -60,6 +60,7 @@ pub fn answer(state: &LedgerState, position: Seq, scope: &Scope, question: &Ques
         Question::Events { after, limit, workload } => {
             events(state, scope, *after, *limit, workload.as_deref())
         }
+        Question::Request { seq, index } => request(state, *seq, *index),
         Question::Position { .. } => {
             Answer::Position { seq: position, generation: format!("{:08x}", state.lifecycle.generation()) }
         }
@@ -156,6 +157,23 @@ fn workload(state: &LedgerState, id: &WorkloadId) -> Option<Workload> {
         body_seq: spec.body_seq,
         body_erased: spec.body_erased,
     })
+}
+
+fn request(state: &LedgerState, seq: u64, index: u32) -> Answer {
+    let cursor = state.lifecycle.cursor();
+    let is_taken = seq <= cursor.seq || (seq == cursor.seq + 1 && index < cursor.index);
+    let at = (seq, index);
+    let rejected = state
+        .rejected
+        .range(..=(at, (u64::MAX, u32::MAX)))
+        .next_back()
+        .filter(|((_, through), _)| at <= *through);
+    let (status, reasons) = match rejected {
+        Some((_, reasons)) => ("Rejected", reasons.clone()),
+        None if is_taken => ("Taken", Vec::new()),
+        None => ("Pending", Vec::new()),
+    };
+    Answer::Request { state: status.to_owned(), reasons }
 }
 
 /// Open workloads of a queue: (waiting, holding quota).

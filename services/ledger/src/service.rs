@@ -88,6 +88,7 @@ impl LedgerState {
             Kind::BodyErased(fact) => {
                 self.specs.update(&WorkloadId::of(fact.workload.as_ref()), |spec| spec.body_erased = true);
             }
+            Kind::RequestsRejected(fact) => self.rejected(fact),
             Kind::PolicyApplied(fact) => self.policy(fact),
             Kind::ClusterJoined(fact) => {
                 self.clusters.put(
@@ -138,6 +139,12 @@ impl LedgerState {
                 }
             }
         });
+    }
+
+    fn rejected(&mut self, fact: &proto::RequestsRejected) {
+        let place =
+            |request: Option<proto::RequestRef>| request.map(|r| (r.seq, r.index)).unwrap_or_default();
+        self.rejected.put((place(fact.first), place(fact.through)), fact.reasons.clone());
     }
 
     fn say(&mut self, workload: Option<&proto::WorkloadRef>, reason: &str) {

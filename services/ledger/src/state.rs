@@ -76,6 +76,8 @@ pub struct LedgerState {
     pub local_queues: Table<(String, String), String>,
     pub flavors: Table<String, BTreeMap<String, String>>,
     pub clusters: Table<String, Cluster>,
+    /// Rejected commands, (first, through) → reasons; both as (sequence, index) of REQUESTS.
+    pub rejected: Table<((u64, u32), (u64, u32)), Vec<String>>,
     pub entries: Table<(Seq, u32), Entry>,
     /// Workloads that are not over.
     pub open: Table<WorkloadId, ()>,
@@ -94,6 +96,7 @@ impl Default for LedgerState {
             local_queues: Table::stored("ledger.local_queues"),
             flavors: Table::stored("ledger.flavors"),
             clusters: Table::stored("ledger.clusters"),
+            rejected: Table::stored("ledger.rejected"),
             entries: Table::stored("ledger.entries"),
             open: Table::index("ledger.open"),
             names: Table::index("ledger.names"),
@@ -112,6 +115,7 @@ impl State for LedgerState {
         visit(&mut self.local_queues);
         visit(&mut self.flavors);
         visit(&mut self.clusters);
+        visit(&mut self.rejected);
         visit(&mut self.entries);
         visit(&mut self.open);
         visit(&mut self.names);

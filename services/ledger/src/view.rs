@@ -32,6 +32,11 @@ pub enum Question {
         limit: u32,
         workload: Option<String>,
     },
+    /// What became of a command of a request.
+    Request {
+        seq: u64,
+        index: u32,
+    },
     /// How far the ledger has folded, once it has folded at least this far.
     Position {
         at_least: u64,
@@ -77,6 +82,11 @@ pub enum Answer {
     Events {
         items: Vec<Event>,
         next: Option<u64>,
+    },
+    /// Pending, Taken or Rejected.
+    Request {
+        state: String,
+        reasons: Vec<String>,
     },
     Position {
         seq: u64,
