@@ -273,7 +273,8 @@ impl<'a> Node<'a> {
                     Some(near) => format!("is no known field; did you mean {near}?"),
                     None => format!("is no known field here; known: {}", known.join(", ")),
                 };
-                self.entry(key).fault(mend);
+                // Without its value: the field may be a misspelt `entrypoint` or `env`.
+                self.faults.push(self.entry(key).path(), "", mend);
             }
         }
     }

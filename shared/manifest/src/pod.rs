@@ -10,6 +10,9 @@ use crate::names;
 use crate::node::{Faults, Node, is_secret};
 use crate::requests;
 
+const TOPOLOGY: [&str; 2] =
+    ["kueue.x-k8s.io/podset-required-topology", "kueue.x-k8s.io/podset-slice-required-topology"];
+
 /// Reads the template at `node` with Kubernetes' own types. A wrong type is one fault.
 pub(crate) fn template(node: &Node<'_>) -> Option<PodTemplateSpec> {
     node.object()?;
@@ -17,7 +20,22 @@ pub(crate) fn template(node: &Node<'_>) -> Option<PodTemplateSpec> {
     let spec = node.field("spec").require();
     spec.object()?;
     check_containers(&spec, template.spec.as_ref()?);
+    check_supported(node);
     Some(template)
+}
+
+/// What would change where or whether a pod may run, and muster does not know.
+fn check_supported(node: &Node<'_>) {
+    let annotations = node.field("metadata").field("annotations");
+    for topology in TOPOLOGY {
+        annotations
+            .entry(topology)
+            .refuse("required topologies are not supported by muster yet; leave it out");
+    }
+    let spec = node.field("spec");
+    spec.field("nodeName").refuse("must be left out: muster chooses where a pod runs; use nodeSelector");
+    spec.field("resourceClaims")
+        .refuse("is not supported by muster yet: quota could not count what it claims");
 }
 
 /// Decodes a value of one of Kubernetes' types, or records where its type was not right.

@@ -298,6 +298,31 @@ fn rules_of_kuberay_that_would_hold_quota_for_nothing() {
 }
 
 #[test]
+fn what_muster_does_not_know_is_not_dropped_silently() {
+    let spec = "    spec:\n      restartPolicy: Never\n";
+    let job = |to: &str, field: &str, mend: &str| refused(JOB, spec, to, field, mend);
+    let topology = "    metadata: {annotations: {kueue.x-k8s.io/podset-required-topology: rack}}\n    spec:\n      restartPolicy: Never\n";
+    job(
+        topology,
+        "spec.template.metadata.annotations[\"kueue.x-k8s.io/podset-required-topology\"]",
+        "topologies",
+    );
+    job(&format!("{spec}      nodeName: n1\n"), "spec.template.spec.nodeName", "nodeSelector");
+    job(
+        &format!("{spec}      resourceClaims: [{{name: c}}]\n"),
+        "spec.template.spec.resourceClaims",
+        "not supported",
+    );
+    refused(
+        JOB,
+        "{kueue.x-k8s.io/queue-name: cpu}",
+        "{kueue.x-k8s.io/queue-name: cpu, kueue.x-k8s.io/pod-group-name: g}",
+        "metadata.labels[\"kueue.x-k8s.io/pod-group-name\"]",
+        "write a Job",
+    );
+}
+
+#[test]
 fn every_fault_is_found_at_once() {
     let text = RAY_JOB
         .replace("name: train-bert", "name: Train")
@@ -326,7 +351,8 @@ fn secrets_never_enter_a_fault() {
         .replace("num-cpus: \"0\"", "redis-password: 47114711");
     let faults = read(&text).unwrap_err();
     assert!(faults.iter().any(|fault| fault.field.contains(".env[0].value")), "{faults:#?}");
-    let all = format!("{faults:?}");
+    let typo = read(&RAY_JOB.replace("  entrypoint: python", "  entryPoint: hunter2")).unwrap_err();
+    let all = format!("{faults:?} {typo:?}");
     assert!(!all.contains("47114711") && !all.contains("hunter2"), "{all}");
 }
 

@@ -8,6 +8,7 @@ use crate::node::Node;
 
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 const PRIORITY: &str = "kueue.x-k8s.io/priority-class";
+const POD_GROUP: &str = "kueue.x-k8s.io/pod-group-name";
 const MAX_EXEC: &str = "kueue.x-k8s.io/max-exec-time-seconds";
 
 pub(super) struct Meta {
@@ -26,6 +27,9 @@ pub(super) fn read(root: &Node<'_>, kind: &str, defaults: &Defaults) -> Meta {
     let labels_node = meta.field("labels");
     let labels = names::labels(&labels_node);
     let _ = meta.field("annotations").strings();
+    labels_node
+        .entry(POD_GROUP)
+        .refuse("pod groups are not supported by muster: write a Job, its pods are a gang");
     misplaced_queue(root, &meta, kind, labels.contains_key(QUEUE) || !defaults.queue.is_empty());
     Meta {
         namespace: namespace(&meta, defaults),
