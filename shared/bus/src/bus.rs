@@ -46,6 +46,7 @@ pub(crate) mod code {
     pub const DELETE_FAILED: u64 = 10057;
     pub const STREAM_NOT_FOUND: u64 = 10059;
     pub const WRONG_LAST_SEQUENCE: u64 = 10071;
+    pub const STORE_FAILED: u64 = 10077;
     pub const IN_FLIGHT: u64 = 10164;
 }
 

@@ -86,6 +86,12 @@ pub enum BusError {
         /// Bytes that fit.
         limit: usize,
     },
+    /// As many requests of one subject wait as may.
+    #[error("{subject}: too many requests wait there already; try again when some are taken")]
+    Full {
+        /// The subject.
+        subject: String,
+    },
     /// The reader is ahead of the stream: the stream was restored to an earlier state or is another one.
     #[error(
         "{stream} ends at {last}, but this reader has already read {position}: the log is shorter than the image"

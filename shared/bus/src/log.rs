@@ -153,6 +153,9 @@ pub(crate) async fn fenced(
                     code::WRONG_LAST_SEQUENCE => return Ok(Outcome::Conflict),
                     code::IN_FLIGHT => return Ok(Outcome::InFlight),
                     code::NOT_AVAILABLE if Instant::now() + AGAIN < until => {}
+                    code::STORE_FAILED if error.description.contains("per subject exceeded") => {
+                        return Err(BusError::Full { subject: subject.into() });
+                    }
                     _ => return Err(error.into_error(&format!("publish to {subject}"))),
                 },
             },

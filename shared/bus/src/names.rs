@@ -21,6 +21,9 @@ pub const LEASES: &str = "KV_LEASES";
 /// The tenant that stands for operators in the subjects of REQUESTS.
 pub const OPS: &str = "_ops";
 
+/// The prefix that a tenant's plain NATS client sets for JetStream's API in place of `$JS.API`.
+pub const TENANT_API: &str = "muster.js";
+
 /// The subject of generations; provisioning writes its first message.
 pub const CELL: &str = "muster.evt.cell.0";
 

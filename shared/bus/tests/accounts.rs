@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::Cell;
+use futures::StreamExt as _;
 use muster_bus::{Bus, BusError, Incoming, Log, Outcome, Reader, Record, names};
 use muster_testkit::eventually;
 
@@ -89,6 +90,23 @@ async fn a_tenant_sends_requests_follows_its_notices_and_asks_the_ledger() {
 }
 
 #[tokio::test]
+async fn a_tenant_needs_no_more_than_a_plain_nats_client() {
+    let cell = Cell::start().await;
+    let client = outsider(&cell, "acme/alice").await;
+    let ack = client.request("muster.req.acme.alice.submit", bytes("run this")).await.unwrap();
+    let ack: serde_json::Value = serde_json::from_slice(&ack.payload).unwrap();
+    assert_eq!((ack["stream"].as_str(), ack["seq"].as_u64()), (Some("REQUESTS"), Some(1)));
+    cell.login("ledger").await.notify("acme", "finished", bytes("done")).await.unwrap();
+    let js = async_nats::jetstream::with_prefix(client, names::TENANT_API);
+    let out = js.get_stream_no_info("OUT").await.unwrap();
+    let consumer: async_nats::jetstream::consumer::PullConsumer = out.get_consumer("out-acme").await.unwrap();
+    let mut messages = consumer.fetch().max_messages(1).messages().await.unwrap();
+    let message = messages.next().await.unwrap().unwrap();
+    assert_eq!(message.payload, "done");
+    message.double_ack().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_tenant_reaches_nothing_else() {
     let cell = Cell::start().await;
     let alice = cell.login("acme/alice").await;
@@ -148,7 +166,7 @@ async fn services_write_their_own_facts_and_delete_nothing() {
 
 #[tokio::test]
 async fn a_cluster_hears_its_desk_reports_and_answers_for_logs() {
-    let cell = Cell::start().await;
+    let mut cell = Cell::start().await;
     let (agent, desk, federation, ledger) = tokio::join!(
         cell.login("cluster/west"),
         cell.login("desk"),
@@ -186,6 +204,12 @@ async fn a_cluster_hears_its_desk_reports_and_answers_for_logs() {
     }
     let mut stolen = Reader::follow(&agent, names::CLUSTERS, "agent-east-0").await.unwrap();
     assert!(matches!(stolen.next().await, Err(BusError::Denied { .. })));
+    // the server's death is nothing to either side
+    cell.server.kill();
+    assert!(tokio::time::timeout(Duration::from_millis(300), orders.next()).await.is_err());
+    cell.server.restart();
+    desk.send_to_cluster("west", bytes("third")).await.unwrap();
+    assert_eq!(batch(&mut orders).await[0].payload, "third");
 }
 
 #[tokio::test]
@@ -266,4 +290,28 @@ async fn files_are_the_owners_alone_and_a_wrong_password_is_refused_at_once() {
     let options = muster_bus::Options::new(cell.server.url(), "test").with(credentials);
     let result = tokio::time::timeout(WAIT, Bus::connect(&options)).await.expect("does not wait for ever");
     assert!(matches!(result.err().unwrap(), BusError::Unauthorized { .. }));
+}
+
+#[tokio::test]
+async fn a_new_tenant_and_cluster_come_in_without_a_restart() {
+    let mut cell = Cell::start().await;
+    let queue = cell.login("queue").await;
+    let mut requests = Reader::open(&queue, names::REQUESTS, "queue-0-0", 0).await.unwrap();
+    let mut layout = common::layout();
+    let principals = vec!["carol".to_owned()];
+    layout.tenants.push(muster_bus::layout::TenantLayout { name: "newco".into(), principals });
+    layout.clusters.push(muster_bus::layout::ClusterLayout { name: "north".into(), agents: 1 });
+    let desk = layout.services.iter_mut().find(|service| service.name == "desk").unwrap();
+    desk.partitions.push("north".into());
+    let pid = cell.server.pid();
+    cell.change(&layout).await;
+    // then the new ones work, and those who were connected go on
+    let carol = cell.login("newco/carol").await;
+    carol.submit("muster.req.newco.carol.submit", bytes("hello"), None).await.unwrap();
+    assert_eq!(batch(&mut requests).await[0].payload, "hello");
+    let (agent, desk) = tokio::join!(cell.login("cluster/north"), cell.login("desk"));
+    let mut orders = Reader::follow(&agent, names::CLUSTERS, "agent-north-0").await.unwrap();
+    desk.send_to_cluster("north", bytes("first")).await.unwrap();
+    assert_eq!(batch(&mut orders).await[0].payload, "first");
+    assert_eq!(cell.server.pid(), pid);
 }

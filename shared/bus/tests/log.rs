@@ -136,3 +136,44 @@ async fn errors_of_the_way_to_the_server_are_told_apart() {
     let error = muster_bus::Bus::connect(&options).await.err().unwrap();
     assert!(error.to_string().starts_with("/nowhere/x.json: "), "{error}");
 }
+
+#[tokio::test]
+async fn a_flood_of_requests_harms_its_sender_alone() {
+    let server = NatsServer::start();
+    let bus = provisioned(&server).await;
+    // given a limit that a test can reach
+    let js = async_nats::jetstream::new(async_nats::connect(server.url()).await.unwrap());
+    let mut config = js.get_stream(names::REQUESTS).await.unwrap().cached_info().config.clone();
+    config.max_messages_per_subject = 3;
+    js.update_stream(config).await.unwrap();
+    let [alice, bob] = ["alice", "bob"].map(|who| names::request("acme", who, "submit").unwrap());
+    for seq in 1..=3 {
+        assert_eq!(bus.submit(&alice, bytes("r"), None).await.unwrap(), seq);
+    }
+    let error = bus.submit(&alice, bytes("r"), None).await.unwrap_err();
+    assert!(matches!(error, BusError::Full { .. }), "{error}");
+    assert_eq!(bus.submit(&bob, bytes("r"), None).await.unwrap(), 4);
+    // when the queue has taken the first two
+    bus.purge_below(&alice, 3).await.unwrap();
+    assert_eq!(bus.submit(&alice, bytes("r"), None).await.unwrap(), 5);
+    let large = bus.submit(&bob, vec![0; 300 << 10].into(), None).await.unwrap_err();
+    assert!(large.to_string().contains("message size exceeds maximum allowed"), "{large}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fenced_publishes_in_a_row_cost_little_more_than_the_disk() {
+    let server = NatsServer::start();
+    let log = Log::new(&provisioned(&server).await);
+    let (mut last, mut times) = (0, Vec::new());
+    for _ in 0..500 {
+        let start = Instant::now();
+        match log.publish(SUBJECT, last, Bytes::from(vec![1; 256])).await.unwrap() {
+            Outcome::Stored(seq) => last = seq,
+            other => panic!("{other:?}"),
+        }
+        times.push(start.elapsed());
+    }
+    times.sort_unstable();
+    println!("fenced publish, sync always: p50 {:?} p99 {:?}", times[250], times[495]);
+    assert!(times[250] < Duration::from_millis(100));
+}

@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
 use crate::TempDir;
 
 /// On which port a server starts.
@@ -108,6 +111,17 @@ impl NatsServer {
         self.spawn(Port::At(self.port));
     }
 
+    /// Has the running server read its configuration file again (users and accounts change without a
+    /// restart). Returns when the signal is sent: wait for the change.
+    ///
+    /// # Panics
+    /// The server is down.
+    pub fn reload(&self) {
+        let pid = self.pid().and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw);
+        let pid = pid.unwrap_or_else(|| panic!("no server to reload"));
+        kill(pid, Signal::SIGHUP).unwrap_or_else(|error| panic!("SIGHUP: {error}"));
+    }
+
     fn spawn(&mut self, port: Port) {
         let binary = muster_bus::server::find_binary().unwrap_or_else(|error| panic!("{error}"));
         let dir = self.dir.path();
@@ -158,4 +172,36 @@ impl Drop for NatsServer {
 fn client_port(bytes: &[u8]) -> Option<u16> {
     let ports: serde_json::Value = serde_json::from_slice(bytes).ok()?;
     ports["nats"][0].as_str()?.rsplit(':').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpStream;
+
+    fn answers(server: &NatsServer) -> bool {
+        TcpStream::connect(("127.0.0.1", server.port())).is_ok()
+    }
+
+    #[test]
+    fn a_killed_server_comes_back_on_its_port() {
+        let mut server = NatsServer::start();
+        let other = NatsServer::start();
+        assert_ne!(server.port(), other.port());
+        let port = server.port();
+        server.kill();
+        assert!(!answers(&server) && answers(&other));
+        server.restart();
+        assert!(answers(&server));
+        assert_eq!(server.port(), port);
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_dropped_server() {
+        let server = NatsServer::start();
+        let (pid, dir) = (server.pid().unwrap(), server.dir().to_path_buf());
+        drop(server);
+        assert!(!Path::new(&format!("/proc/{pid}")).exists());
+        assert!(std::env::var_os("MUSTER_KEEP").is_some() || !dir.exists());
+    }
 }

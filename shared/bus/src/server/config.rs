@@ -1,6 +1,6 @@
 //! The server's configuration file, written from the layout, and a credentials file for each user.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
@@ -96,7 +96,9 @@ impl ServerConfig<'_> {
         }
         line(text, 2, "]");
         line(text, 2, "exports: [");
-        for service in services.iter().filter(|service| service.from == account) {
+        let mut offered = BTreeSet::new();
+        let own = services.iter().filter(|service| service.from == account);
+        for service in own.filter(|service| offered.insert((&service.subject, &service.to))) {
             let streamed = if service.streamed { ", response_type: stream" } else { "" };
             let (subject, to) = (quoted(&service.subject), quoted(&service.to));
             line(text, 3, &format!("{{ service: {subject}, accounts: [{to}]{streamed} }}"));
@@ -105,7 +107,9 @@ impl ServerConfig<'_> {
         line(text, 2, "imports: [");
         for service in services.iter().filter(|service| service.to == account) {
             let (subject, from) = (quoted(&service.subject), quoted(&service.from));
-            line(text, 3, &format!("{{ service: {{ account: {from}, subject: {subject} }} }}"));
+            let to =
+                service.known_as.as_ref().map(|name| format!(", to: {}", quoted(name))).unwrap_or_default();
+            line(text, 3, &format!("{{ service: {{ account: {from}, subject: {subject} }}{to} }}"));
         }
         line(text, 2, "]");
         line(text, 1, "}");

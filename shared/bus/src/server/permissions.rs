@@ -5,6 +5,8 @@
 //! of its own and reaches CORE through imported services only. Inside CORE, lists of allowed subjects keep the
 //! services apart from each other's mistakes.
 
+use std::collections::BTreeSet;
+
 use crate::connect::inbox_prefix;
 use crate::error::BusError;
 use crate::layout::{Durable, Layout, Owner, ServiceLayout};
@@ -28,11 +30,13 @@ pub struct User {
     pub subscribe: Vec<String>,
 }
 
-/// A service that one account offers and another one imports under the same name.
+/// A service that one account offers and another one imports.
 pub(crate) struct Service {
     pub from: String,
     pub to: String,
     pub subject: String,
+    /// The importer's own name for it; `None`: the same.
+    pub known_as: Option<String>,
     /// Many replies to one request.
     pub streamed: bool,
 }
@@ -48,7 +52,7 @@ pub(crate) fn cluster_account(cluster: &str) -> String {
 /// Every user of a cell.
 ///
 /// # Errors
-/// A name in the layout that can't be used.
+/// A name in the layout that can't be used; two users of one name.
 pub fn users(layout: &Layout) -> Result<Vec<User>, BusError> {
     let durables = layout.durables()?;
     let mut users = vec![provisioner(), operator()];
@@ -63,13 +67,20 @@ pub fn users(layout: &Layout) -> Result<Vec<User>, BusError> {
     for cluster in &layout.clusters {
         users.push(of_cluster(&cluster.name, &durables)?);
     }
-    Ok(users)
+    let mut names = BTreeSet::new();
+    match users.iter().find(|user| !names.insert(user.name.as_str())) {
+        Some(twice) => Err(BusError::Options(format!("two users would be named {:?}", twice.name))),
+        None => Ok(users),
+    }
 }
 
 /// What CORE offers to tenants and clusters, and clusters to CORE.
 pub(crate) fn services(layout: &Layout) -> Result<Vec<Service>, BusError> {
     let durables = layout.durables()?;
-    let core = |to: String, subject: String| Service { from: CORE.into(), to, subject, streamed: false };
+    let core = |to: String, subject: String| {
+        let streamed = subject.contains(".MSG.NEXT.");
+        Service { from: CORE.into(), to, subject, known_as: None, streamed }
+    };
     let mut services = Vec::new();
     for tenant in &layout.tenants {
         let account = || tenant_account(&tenant.name);
@@ -85,6 +96,7 @@ pub(crate) fn services(layout: &Layout) -> Result<Vec<Service>, BusError> {
             from: account(),
             to: CORE.into(),
             subject: names::ask_agent(&cluster.name)?,
+            known_as: None,
             streamed: false,
         });
     }
@@ -94,25 +106,37 @@ pub(crate) fn services(layout: &Layout) -> Result<Vec<Service>, BusError> {
             Owner::Tenant(tenant) => tenant_account(tenant),
             Owner::Cluster(cluster) => cluster_account(cluster),
         };
-        for subject in pulls(durable) {
-            let streamed = subject.contains(".MSG.NEXT.");
-            services.push(Service { streamed, ..core(account.clone(), subject) });
+        for pull in pulls(durable) {
+            let known_as = (pull.subject != pull.known_as).then_some(pull.known_as);
+            services.push(Service { known_as, ..core(account.clone(), pull.subject) });
         }
     }
     Ok(services)
 }
 
+struct Pulls {
+    subject: String,
+    known_as: String,
+}
+
 /// What pulling from a durable takes for somebody outside CORE.
-fn pulls(durable: &Durable) -> Vec<String> {
+fn pulls(durable: &Durable) -> Vec<Pulls> {
     let place = format!("{}.{}", durable.stream, durable.name);
-    let mut subjects =
-        vec![format!("$JS.API.CONSUMER.MSG.NEXT.{place}"), format!("$JS.API.CONSUMER.INFO.{place}")];
+    let next = format!("$JS.API.CONSUMER.MSG.NEXT.{place}");
+    let as_is = |subject: String| Pulls { known_as: subject.clone(), subject };
+    let mut pulls = vec![as_is(next.clone())];
     if durable.acked {
+        // For plain clients, which look a consumer up before they pull. Under its own name that call would be
+        // answered twice: every account without JetStream has an import that says so.
+        let prefixed = |call: &str| format!("{}{}", names::TENANT_API, call.trim_start_matches("$JS.API"));
+        let info = format!("$JS.API.CONSUMER.INFO.{place}");
+        pulls.push(Pulls { known_as: prefixed(&next), subject: next });
+        pulls.push(Pulls { known_as: prefixed(&info), subject: info });
         // Both forms of the acknowledgement's subject: servers will change from the first to the second.
-        subjects.push(format!("$JS.ACK.{place}.>"));
-        subjects.push(format!("$JS.ACK.*.*.{place}.>"));
+        pulls.push(as_is(format!("$JS.ACK.{place}.>")));
+        pulls.push(as_is(format!("$JS.ACK.*.*.{place}.>")));
     }
-    subjects
+    pulls
 }
 
 fn user(name: &str, account: &str, publish: Vec<String>, subscribe: Vec<String>) -> User {
@@ -208,7 +232,7 @@ fn of_tenant(tenant: &str, principal: &str) -> Result<User, BusError> {
         format!("muster.sig.{tenant}.*"),
         names::ask_ledger(tenant)?,
     ];
-    publish.extend(pulls(&out));
+    publish.extend(pulls(&out).into_iter().map(|pull| pull.known_as));
     // Tenants come with any NATS client, and most of those use the plain inbox. It is the tenant's own account:
     // only the tenant's other users could listen.
     let name = format!("{tenant}/{principal}");
@@ -221,6 +245,49 @@ fn of_cluster(cluster: &str, durables: &[Durable]) -> Result<User, BusError> {
     let mut publish =
         vec![names::from_cluster(cluster)?, format!("muster.sig.{cluster}.*"), "_R_.>".to_owned()];
     let own = durables.iter().filter(|d| d.owner == Owner::Cluster(cluster.into()));
-    publish.extend(own.flat_map(pulls));
+    publish.extend(own.flat_map(pulls).map(|pull| pull.known_as));
     Ok(user(&format!("cluster/{cluster}"), &cluster_account(cluster), publish, vec![ask]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::{ClusterLayout, TenantLayout};
+
+    fn layout(tenant: &str, principal: &str) -> Layout {
+        let tenants = vec![TenantLayout { name: tenant.into(), principals: vec![principal.into()] }];
+        Layout::standard(tenants, vec![ClusterLayout { name: "west".into(), agents: 1 }])
+    }
+
+    #[test]
+    fn no_user_of_core_may_delete_or_purge_the_log_and_only_the_provisioner_makes_streams() {
+        let users = users(&layout("acme", "alice")).unwrap();
+        for user in users.iter().filter(|user| user.name != "provision") {
+            for subject in &user.publish {
+                assert!(!subject.contains("STREAM.CREATE"), "{}: {subject}", user.name);
+                assert!(!subject.contains("STREAM.UPDATE"), "{}: {subject}", user.name);
+            }
+        }
+        for subject in users.iter().flat_map(|user| &user.publish) {
+            assert!(!subject.contains("STREAM.DELETE") && !subject.contains("PURGE.EVENTS"), "{subject}");
+            assert!(*subject != "$JS.API.>" && *subject != ">", "{subject}");
+        }
+    }
+
+    #[test]
+    fn each_subject_of_events_has_one_user() {
+        let users = users(&layout("acme", "alice")).unwrap();
+        let mut writers: Vec<&String> = users.iter().flat_map(|u| &u.publish).collect();
+        writers.retain(|subject| subject.starts_with("muster.evt."));
+        let all = writers.len();
+        writers.sort_unstable();
+        writers.dedup();
+        assert_eq!((writers.len(), all), (8, 8), "seven services and the generation");
+    }
+
+    #[test]
+    fn two_users_of_one_name_are_refused() {
+        let error = users(&layout("cluster", "west")).unwrap_err().to_string();
+        assert!(error.contains("two users would be named \"cluster/west\""), "{error}");
+    }
 }

@@ -5,7 +5,8 @@ use bytes::Bytes;
 use muster_bus::layout::{ClusterLayout, TenantLayout};
 use muster_bus::server::{Password, ServerConfig, Written};
 use muster_bus::{Bus, Credentials, Layout, Options, provision};
-use muster_testkit::NatsServer;
+use muster_testkit::{NatsServer, eventually};
+use std::path::Path;
 use std::time::Duration;
 
 pub fn layout() -> Layout {
@@ -36,20 +37,26 @@ impl Cell {
     pub async fn start() -> Cell {
         let mut written = None;
         let server = NatsServer::start_with(|dir| {
-            let config = ServerConfig {
-                layout: &layout(),
-                listen: "127.0.0.1:-1".into(),
-                monitor: None,
-                store: dir.join("data"),
-                password: &|user| Password::Literal(format!("secret of {} \"quoted\"", user.name)),
-            };
-            let files = written.insert(config.write(dir).unwrap());
+            let files = written.insert(write(dir, &layout(), "127.0.0.1:-1"));
             files.config.clone()
         });
         let cell = Cell { server, files: written.unwrap() };
         let bus = cell.login("provision").await;
         provision::provision(&bus, &layout(), || Bytes::from_static(b"generation 1")).await.unwrap();
         cell
+    }
+
+    /// Writes the configuration of another layout, has the server take it, and provisions.
+    pub async fn change(&mut self, layout: &Layout) {
+        self.files = write(self.server.dir(), layout, &format!("127.0.0.1:{}", self.server.port()));
+        // After one reload a new account's imports reach nobody; after the second they do (2.15.1).
+        let done = |server: &NatsServer| server.log().matches("Reloaded server configuration").count();
+        for times in done(&self.server) + 1..done(&self.server) + 3 {
+            self.server.reload();
+            eventually(Duration::from_secs(5), || async { done(&self.server) >= times }).await;
+        }
+        let bus = self.login("provision").await;
+        provision::provision(&bus, layout, || Bytes::from_static(b"generation 2")).await.unwrap();
     }
 
     pub async fn login(&self, user: &str) -> Bus {
@@ -59,4 +66,15 @@ impl Cell {
         options.deadline = Duration::from_secs(3);
         Bus::connect(&options).await.unwrap()
     }
+}
+
+fn write(dir: &Path, layout: &Layout, listen: &str) -> Written {
+    let config = ServerConfig {
+        layout,
+        listen: listen.into(),
+        monitor: None,
+        store: dir.join("data"),
+        password: &|user| Password::Literal(format!("secret of {} \"quoted\"", user.name)),
+    };
+    config.write(dir).unwrap()
 }
