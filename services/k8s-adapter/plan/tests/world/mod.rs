@@ -1,4 +1,6 @@
 //! A cluster in memory that obeys the backend's contract, for driving the agent.
+#![allow(dead_code, reason = "each test file uses its part")]
+
 
 use std::collections::BTreeMap;
 
