@@ -122,7 +122,7 @@ impl Cluster {
 }
 
 pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = tokio::time::Instant::now() + Duration::from_secs(60);
+    let until = tokio::time::Instant::now() + Duration::from_secs(240);
     while !holds() {
         assert!(tokio::time::Instant::now() < until, "never came true: {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
