@@ -55,7 +55,7 @@ impl Bus {
                 Answer::Message(reply) => return read(subject, reply),
                 Answer::Nobody if start.elapsed() < START_UP.min(timeout) => {}
                 Answer::Nobody => return Err(BusError::NobodyAnswers { subject: subject.into() }),
-                Answer::Unknown => {
+                Answer::Unknown(_) => {
                     return Err(BusError::Timeout { what: format!("ask {subject}"), waited: timeout });
                 }
             }

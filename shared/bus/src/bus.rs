@@ -10,6 +10,8 @@ use tokio::time::Instant;
 
 use crate::error::BusError;
 use crate::link::{self, Link};
+use crate::log::{Ends, ends};
+use crate::names;
 
 /// A connection to NATS; cheap to clone. Reconnects by itself for ever, within 0.1 s of the server's return.
 #[derive(Clone)]
@@ -25,7 +27,16 @@ pub(crate) enum Answer {
     /// Nobody listens there (yet): it certainly had no effect.
     Nobody,
     /// The connection broke or the deadline passed: it may have had its effect.
-    Unknown,
+    Unknown(Lost),
+}
+
+/// How an answer was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// With the connection.
+    Connection,
+    /// There was a connection all the time, and no answer.
+    Silence,
 }
 
 /// An error of JetStream's API.
@@ -46,6 +57,8 @@ pub(crate) mod code {
     pub const DELETE_FAILED: u64 = 10057;
     pub const STREAM_NOT_FOUND: u64 = 10059;
     pub const WRONG_LAST_SEQUENCE: u64 = 10071;
+    pub const INSUFFICIENT_RESOURCES: u64 = 10023;
+    pub const STORAGE_EXCEEDED: u64 = 10047;
     pub const STORE_FAILED: u64 = 10077;
     pub const IN_FLIGHT: u64 = 10164;
 }
@@ -64,6 +77,12 @@ impl Bus {
         self.link.watch().borrow().up
     }
 
+    /// How often a connection was made. A change means that there may be another server, with another log.
+    #[must_use]
+    pub fn connects(&self) -> u64 {
+        self.link.watch().borrow().connects
+    }
+
     /// Waits until the connection is up.
     pub async fn connected(&self) {
         // The sender lives in `self.link`, so the wait can't fail.
@@ -74,6 +93,14 @@ impl Bus {
     #[must_use]
     pub fn server(&self) -> (String, usize) {
         (self.client.server_info().version, self.client.max_payload())
+    }
+
+    /// Where a stream begins and ends now; a reader opened at `last` gets only what comes later.
+    ///
+    /// # Errors
+    /// No stream; not permitted; no answer.
+    pub async fn ends(&self, stream: &str) -> Result<Ends, BusError> {
+        ends(self, names::token("stream", stream)?).await
     }
 
     /// Sends what is buffered; call it before the process ends.
@@ -97,7 +124,7 @@ impl Bus {
         let since = match tokio::time::timeout_at(until, watch.wait_for(|s| s.up)).await {
             Ok(Ok(status)) => *status,
             Ok(Err(_)) => return Err(BusError::Closed { what: subject.into() }),
-            Err(_) => return Ok(Answer::Unknown),
+            Err(_) => return Ok(Answer::Unknown(Lost::Connection)),
         };
         let (size, limit) = (payload.len(), self.client.max_payload());
         let request = Request::new().payload(payload).headers(headers).timeout(None);
@@ -107,7 +134,7 @@ impl Bus {
                 Ok(message) => Ok(Answer::Message(message)),
                 Err(error) => match error.kind() {
                     RequestErrorKind::NoResponders => Ok(Answer::Nobody),
-                    RequestErrorKind::TimedOut | RequestErrorKind::Other => Ok(Answer::Unknown),
+                    RequestErrorKind::TimedOut | RequestErrorKind::Other => Ok(Answer::Unknown(Lost::Connection)),
                     RequestErrorKind::MaxPayloadExceeded => {
                         Err(BusError::TooLarge { what: subject.into(), size, limit })
                     }
@@ -119,8 +146,8 @@ impl Bus {
             text = link::denied(&mut denials, subject) => {
                 Err(BusError::Denied { what: format!("publish to {subject}"), detail: text.to_string() })
             }
-            () = link::lost(&mut watch, since) => Ok(Answer::Unknown),
-            () = tokio::time::sleep_until(until) => Ok(Answer::Unknown),
+            () = link::lost(&mut watch, since) => Ok(Answer::Unknown(Lost::Connection)),
+            () = tokio::time::sleep_until(until) => Ok(Answer::Unknown(Lost::Silence)),
         }
     }
 
@@ -136,8 +163,8 @@ impl Bus {
                     Err(error) if error.err_code == code::NOT_AVAILABLE && Instant::now() < until => {}
                     answer => return Ok(answer),
                 },
-                Answer::Nobody | Answer::Unknown if Instant::now() < until => {}
-                Answer::Nobody | Answer::Unknown => {
+                Answer::Nobody | Answer::Unknown(_) if Instant::now() < until => {}
+                Answer::Nobody | Answer::Unknown(_) => {
                     return Err(BusError::Timeout { what: call.into(), waited: self.deadline });
                 }
             }
@@ -157,6 +184,13 @@ pub(crate) fn parse_api(what: &str, payload: &[u8]) -> Result<Result<Value, ApiE
 
 impl ApiError {
     pub fn into_error(self, what: &str) -> BusError {
-        BusError::Api { what: what.into(), code: self.err_code, description: self.description }
+        let (what, description) = (what.into(), self.description);
+        match self.err_code {
+            code::INSUFFICIENT_RESOURCES | code::STORAGE_EXCEEDED => BusError::DiskFull { what, description },
+            code::STORE_FAILED if description.contains("no space left") => {
+                BusError::DiskFull { what, description }
+            }
+            code => BusError::Api { what, code, description },
+        }
     }
 }

@@ -92,6 +92,16 @@ pub enum BusError {
         /// The subject.
         subject: String,
     },
+    /// The server can't store more; nothing was written.
+    #[error(
+        "{what}: NATS has no room left on its disk ({description}); free some, and restart it if it stays so"
+    )]
+    DiskFull {
+        /// The call.
+        what: String,
+        /// JetStream's `description`.
+        description: String,
+    },
     /// The reader is ahead of the stream: the stream was restored to an earlier state or is another one.
     #[error(
         "{stream} ends at {last}, but this reader has already read {position}: the log is shorter than the image"

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::bus::{Answer, ApiError, Bus, code, parse_api};
+use crate::bus::{Answer, ApiError, Bus, Lost, code, parse_api};
 use crate::error::BusError;
 use crate::names::EVENTS;
 use crate::record::{Record, from_msg_get, micros};
@@ -54,6 +54,8 @@ pub(crate) struct PubAck {
 
 /// Before a publish that found nobody is sent again: JetStream comes up a little after the port does.
 const AGAIN: Duration = Duration::from_millis(20);
+/// What must be left of the deadline for another try: one cut short would be unknown, where "nobody" is certain.
+const FAIR: Duration = Duration::from_millis(200);
 
 impl Log {
     /// The log behind a connection. Publishing has the connection's deadline.
@@ -141,18 +143,28 @@ pub(crate) async fn fenced(
     payload: Bytes,
     until: Instant,
 ) -> Result<Outcome, BusError> {
+    let time_for_another = || Instant::now() + AGAIN + FAIR < until;
     loop {
         match bus.call(subject, headers.clone(), payload.clone(), until).await? {
-            Answer::Unknown => return Ok(Outcome::Unknown),
+            Answer::Unknown(why) => {
+                if why == Lost::Silence {
+                    // A server whose disk is full answers like this until it is restarted.
+                    tracing::error!(
+                        subject,
+                        "NATS is connected but acknowledges nothing: see its log (disk full?)"
+                    );
+                }
+                return Ok(Outcome::Unknown);
+            }
             // Nobody took it, so it is certainly not stored and can be sent again.
-            Answer::Nobody if Instant::now() + AGAIN < until => {}
+            Answer::Nobody if time_for_another() => {}
             Answer::Nobody => return Err(BusError::Missing { what: format!("a stream for {subject}") }),
             Answer::Message(message) => match parse_api(subject, &message.payload)? {
                 Ok(ack) => return Ok(Outcome::Stored(stored(subject, ack)?)),
                 Err(error) => match error.err_code {
                     code::WRONG_LAST_SEQUENCE => return Ok(Outcome::Conflict),
                     code::IN_FLIGHT => return Ok(Outcome::InFlight),
-                    code::NOT_AVAILABLE if Instant::now() + AGAIN < until => {}
+                    code::NOT_AVAILABLE if time_for_another() => {}
                     code::STORE_FAILED if error.description.contains("per subject exceeded") => {
                         return Err(BusError::Full { subject: subject.into() });
                     }

@@ -177,3 +177,25 @@ async fn fenced_publishes_in_a_row_cost_little_more_than_the_disk() {
     println!("fenced publish, sync always: p50 {:?} p99 {:?}", times[250], times[495]);
     assert!(times[250] < Duration::from_millis(100));
 }
+
+#[tokio::test]
+async fn a_full_disk_is_said_and_reading_goes_on() {
+    let server = NatsServer::start_with(|dir| {
+        let path = dir.join("nats.conf");
+        let store = dir.join("data");
+        let text = format!("jetstream {{ store_dir: \"{}\", max_file_store: 2MB }}", store.display());
+        std::fs::write(&path, text).unwrap();
+        path
+    });
+    let log = Log::new(&provisioned(&server).await);
+    let mut last = 0;
+    let error = loop {
+        match log.publish(SUBJECT, last, vec![1; 500_000].into()).await {
+            Ok(Outcome::Stored(seq)) => last = seq,
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => break error,
+        }
+    };
+    assert!(error.to_string().contains("NATS has no room left on its disk"), "{error}");
+    assert!(last > 1 && log.get(last).await.unwrap().is_some());
+}

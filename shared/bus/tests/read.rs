@@ -251,3 +251,34 @@ async fn catching_up_is_fast_and_a_lone_message_comes_at_once() {
     println!("publish to delivery: p50 {:?} p99 {:?}", times[100], times[197]);
     assert!(times[100] < Duration::from_millis(50));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hangs_and_comes_to_itself_is_read_on() {
+    let server = NatsServer::start();
+    let bus = provisioned(&server).await;
+    let log = Log::new(&bus).with_deadline(Duration::from_secs(1));
+    let last = write(&log, 3, 0).await;
+    let mut reader = Reader::open(&bus, names::EVENTS, DURABLE, 0).await.unwrap();
+    read_to(&mut reader, last).await;
+    server.pause();
+    assert_eq!(log.publish(SUBJECT, last, Bytes::from_static(b"a")).await.unwrap(), Outcome::Unknown);
+    // longer than the reader waits for a heartbeat
+    assert!(tokio::time::timeout(Duration::from_secs(7), reader.next()).await.is_err());
+    server.resume();
+    // the unknown one was stored after all, once
+    let (records, _) = read_to(&mut reader, last + 1).await;
+    assert_eq!(records.iter().map(|r| r.payload.as_ref()).collect::<Vec<_>>(), [b"a"]);
+    assert_eq!(log.publish(SUBJECT, last, Bytes::from_static(b"a")).await.unwrap(), Outcome::Conflict);
+}
+
+#[tokio::test]
+async fn a_reader_opened_at_the_end_gets_only_what_comes_later() {
+    let server = NatsServer::start();
+    let bus = provisioned(&server).await;
+    bus.send_from_cluster("west", Bytes::from_static(b"old")).await.unwrap();
+    let end = bus.ends(names::CLUSTERS).await.unwrap().last;
+    let mut reader = Reader::open(&bus, names::CLUSTERS, "desk-west-0", end).await.unwrap();
+    bus.send_from_cluster("west", Bytes::from_static(b"new")).await.unwrap();
+    let (records, _) = read_to(&mut reader, end + 1).await;
+    assert_eq!(records[0].payload, "new");
+}

@@ -117,9 +117,29 @@ impl NatsServer {
     /// # Panics
     /// The server is down.
     pub fn reload(&self) {
+        self.signal(Signal::SIGHUP);
+    }
+
+    /// Stops the server's process without a word to its clients, as a machine that hangs.
+    ///
+    /// # Panics
+    /// The server is down.
+    pub fn pause(&self) {
+        self.signal(Signal::SIGSTOP);
+    }
+
+    /// Lets a paused server go on.
+    ///
+    /// # Panics
+    /// The server is down.
+    pub fn resume(&self) {
+        self.signal(Signal::SIGCONT);
+    }
+
+    fn signal(&self, signal: Signal) {
         let pid = self.pid().and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw);
-        let pid = pid.unwrap_or_else(|| panic!("no server to reload"));
-        kill(pid, Signal::SIGHUP).unwrap_or_else(|error| panic!("SIGHUP: {error}"));
+        let pid = pid.unwrap_or_else(|| panic!("{signal}: the server is down"));
+        kill(pid, signal).unwrap_or_else(|error| panic!("{signal}: {error}"));
     }
 
     fn spawn(&mut self, port: Port) {
