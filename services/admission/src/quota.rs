@@ -98,7 +98,8 @@ impl Usage {
         }
     }
 
-    fn touch(&mut self, at: Seq, queue: &str, part: &Amount, reserved: bool) {
+    /// A message begins: what an earlier one touched was checked with it.
+    pub fn begin(&mut self, at: Seq) {
         let stale = self.touched.iter().next().is_some_and(|(_, (seq, _))| *seq != at);
         if stale {
             let keys: Vec<QuotaKey> = self.touched.iter().map(|(key, _)| key.clone()).collect();
@@ -106,6 +107,9 @@ impl Usage {
                 self.touched.remove(key);
             }
         }
+    }
+
+    fn touch(&mut self, at: Seq, queue: &str, part: &Amount, reserved: bool) {
         let key = (queue.to_owned(), part.flavor.clone(), part.resource.clone());
         let before = self.touched.get(&key).is_some_and(|(_, reserved)| *reserved);
         self.touched.put(key, (at, reserved || before));

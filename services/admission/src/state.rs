@@ -103,6 +103,7 @@ impl muster_core::State for State {
 
 impl State {
     pub(crate) fn evolve(&mut self, at: At, event: &Event) {
+        self.usage.begin(at.seq);
         self.end_backoffs(at.time);
         let before = Before::of(self, &event.fact);
         let verdict = self.lifecycle.apply(at, event);
@@ -334,5 +335,22 @@ impl Before {
             _ => false,
         };
         Self { capacity_version: state.lifecycle.capacity_version(), preempted }
+    }
+}
+
+#[cfg(test)]
+impl State {
+    /// All that `reindex` must rebuild.
+    pub(crate) fn indexes(&self) -> Vec<String> {
+        let mut rows: Vec<String> = Vec::new();
+        rows.extend(self.standing.iter().map(|row| format!("standing {row:?}")));
+        rows.extend(self.waiting.iter().map(|row| format!("waiting {row:?}")));
+        rows.extend(self.backing_off.iter().map(|row| format!("backing off {row:?}")));
+        rows.extend(self.blocked.iter().map(|row| format!("blocked {row:?}")));
+        rows.extend(self.by_local_queue.iter().map(|row| format!("by local queue {row:?}")));
+        rows.extend(self.to_release.iter().map(|row| format!("to release {row:?}")));
+        rows.extend(self.usage.holders.iter().map(|row| format!("holder {row:?}")));
+        rows.extend(self.usage.used.iter().map(|row| format!("used {row:?}")));
+        rows
     }
 }

@@ -1,1 +1,4 @@
-
+mod deciding;
+mod explaining;
+mod random;
+mod world;
