@@ -243,3 +243,17 @@ impl State {
 pub(crate) fn never_granted(attempt: &Attempt) -> bool {
     attempt.legs.iter().any(|leg| leg.state == LegState::Refused || leg.is_over())
 }
+
+#[cfg(test)]
+impl State {
+    /// All that `reindex` must rebuild.
+    pub(crate) fn indexes(&self) -> Vec<String> {
+        let mut rows: Vec<String> = Vec::new();
+        rows.extend(self.standing.iter().map(|row| format!("standing {row:?}")));
+        rows.extend(self.to_offer.iter().map(|row| format!("to offer {row:?}")));
+        rows.extend(self.answered.iter().map(|row| format!("answered {row:?}")));
+        rows.extend(self.asked.iter().map(|row| format!("asked {row:?}")));
+        rows.extend(self.usage.used.iter().map(|row| format!("used {row:?}")));
+        rows
+    }
+}

@@ -1,1 +1,4 @@
-
+mod clusters;
+mod placing;
+mod random;
+mod world;
