@@ -9,7 +9,7 @@ use crate::parse::Command;
 use crate::state::State;
 
 /// So many commands from the cursor on are prepared at a time.
-const WINDOW: usize = 128;
+const WINDOW: usize = 64;
 
 pub(crate) fn outbox(state: &State, inbox: &Inbox, now: Timestamp) -> Vec<Outgoing> {
     let prepared = Walk::new(state, inbox).take(WINDOW).filter_map(prepare);

@@ -135,6 +135,12 @@ fn cancel(cancel: Cancel) -> Parsed {
 fn apply(apply: ApplyPolicy) -> Parsed {
     text("source", &apply.source)?;
     match document::parse(&apply.manifest).and_then(|value| policy::read(&value, "")) {
+        // Aliases can make it larger than the file, and it has to fit into one decision.
+        Ok(policy) if policy.encoded_len() > MAX_BYTES => {
+            let size = policy.encoded_len().to_string();
+            let message = format!("written out it may have at most {MAX_BYTES} bytes");
+            Err(Refusal::new("PolicyTooLarge", "", &size, &message))
+        }
         Ok(policy) => {
             Ok(Command::Apply { policy: Box::new(policy), source: apply.source, deleted: apply.delete })
         }

@@ -225,6 +225,29 @@ fn a_policy_counts_for_the_requests_after_it_in_the_same_message() {
 }
 
 #[test]
+fn a_policy_that_aliases_blow_up_is_rejected() {
+    let name =
+        |n: usize| format!("{}.{n}/{}", "a".repeat(240).replace("aaaaaaaaaa", "aaaaaaaaa."), "b".repeat(60));
+    let mut text = String::from(
+        "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {name: big}\nspec:\n  namespaceSelector: {}\n  resourceGroups:\n",
+    );
+    for group in 0..3 {
+        let names: Vec<String> = (0..64).map(|n| name(group * 64 + n)).collect();
+        text += &format!("  - coveredResources: [{}]\n    flavors:\n", names.join(", "));
+        let quotas: Vec<String> =
+            names.iter().map(|name| format!("{{name: {name}, nominalQuota: 1}}")).collect();
+        text += &format!("    - {{name: f{group}, resources: &r{group} [{}]}}\n", quotas.join(", "));
+        for flavor in 1..6 {
+            text += &format!("    - {{name: f{group}-{flavor}, resources: *r{group}}}\n");
+        }
+    }
+    let mut world = World::new();
+    world.send("_ops", encoded("", [apply(&text)]));
+    assert_eq!(names(&world.settle()), ["RequestsRejected"]);
+    assert!(only_told(&world).contains("PolicyTooLarge"), "{}", only_told(&world));
+}
+
+#[test]
 fn a_workload_is_cancelled_by_its_own_tenant_or_an_operator() {
     let mut world = World::new();
     world.ask([submit("a"), submit("b")]);
