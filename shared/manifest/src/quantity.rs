@@ -1,10 +1,17 @@
 //! Quantities: what Kubernetes writes as `500m`, `16Gi` or `2`, as whole numbers.
 //!
-//! The number is exact: a decimal crate or floats would lose digits, and two builds might
-//! round differently. Units are those of `PodSet.requests`: cpu in thousandths of a core;
-//! memory, ephemeral-storage, storage and huge pages in bytes; everything else in units.
+//! `rust_decimal` reads the number and `kube_quantity` the suffix; the two are multiplied here, in
+//! integers. The crate reads the number too, but through an f64 (`72057594037927935` ends in 6), and
+//! compares through an f32 (`16Gi` is less than `17179869184`): no base for quota that is exact.
+//!
+//! Units are those of `PodSet.requests`: cpu in thousandths of a core; memory,
+//! ephemeral-storage, storage and huge pages in bytes; everything else in units.
 
 use std::fmt;
+
+use kube_quantity::{ParseQuantityError, ParsedQuantity};
+use rust_decimal::Decimal;
+use rust_decimal::prelude::FromPrimitive;
 
 /// The largest amount of one pod: 2^53 (8 PiB of memory). More is a mistake, and up to here JSON is exact.
 pub const MAX_PER_POD: i64 = 1 << 53;
@@ -21,7 +28,7 @@ pub enum Wrong {
     TooLarge(i64),
     /// A resource that only comes in whole units.
     Fraction,
-    /// More digits after the point than any amount needs.
+    /// More digits than any amount needs.
     TooLong,
 }
 
@@ -34,7 +41,7 @@ impl fmt::Display for Wrong {
             Wrong::Negative => f.write_str("must not be negative"),
             Wrong::TooLarge(most) => write!(f, "is above {most}, the largest amount that makes sense here"),
             Wrong::Fraction => f.write_str("must be a whole number: this resource cannot be divided"),
-            Wrong::TooLong => f.write_str("has more than 18 digits after the point or before it"),
+            Wrong::TooLong => f.write_str("has more than 28 digits, or more than 18 after the point"),
         }
     }
 }
@@ -67,12 +74,17 @@ pub fn parse(resource: &str, text: &str) -> Result<i64, Wrong> {
 /// As [`parse`], with another limit.
 pub fn parse_up_to(resource: &str, text: &str, most: i64) -> Result<i64, Wrong> {
     let unit = unit(resource);
-    let scale = if unit == Unit::Thousandths { 3 } else { 0 };
-    let number = Number::parse(text)?;
-    if number.negative {
+    let places = if unit == Unit::Thousandths { 3 } else { 0 };
+    let (number, suffix) = split(text)?;
+    let one = one(suffix)?;
+    if number.is_zero() {
+        return Ok(0);
+    }
+    if number.is_sign_negative() {
         return Err(Wrong::Negative);
     }
-    let (amount, exact) = number.times_ten_to(scale).ok_or(Wrong::TooLarge(most))?;
+    let product = one.and_then(|one| product(number, one, places));
+    let (amount, exact) = product.ok_or(Wrong::TooLarge(most))?;
     if !exact && unit == Unit::Whole {
         return Err(Wrong::Fraction);
     }
@@ -114,79 +126,60 @@ fn shortest(amount: i64, suffixes: &[(&str, i64)]) -> String {
     fitting.map_or_else(|| amount.to_string(), |(suffix, factor)| format!("{}{suffix}", amount / factor))
 }
 
-/// `digits` × 10^`ten` × 2^`two`.
-struct Number {
-    negative: bool,
-    digits: u128,
-    ten: i32,
-    two: u32,
+/// A text as its number and its suffix.
+fn split(text: &str) -> Result<(Decimal, &str), Wrong> {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let end = unsigned.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(unsigned.len());
+    let (digits, suffix) = unsigned.split_at(end);
+    let mut number = match Decimal::from_str_exact(digits) {
+        Ok(number) => number.normalize(),
+        // The crate's errors do not tell these apart.
+        Err(_) if digits.matches('.').count() < 2 && digits.len() > 1 => return Err(Wrong::TooLong),
+        Err(_) => return Err(Wrong::Form),
+    };
+    if number.scale() > 18 {
+        return Err(Wrong::TooLong);
+    }
+    number.set_sign_negative(text.starts_with('-'));
+    Ok((number, suffix))
 }
 
-impl Number {
-    fn parse(text: &str) -> Result<Self, Wrong> {
-        let (negative, rest) = match text.strip_prefix('-') {
-            Some(rest) => (true, rest),
-            None => (false, text.strip_prefix('+').unwrap_or(text)),
-        };
-        let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(rest.len());
-        let (number, suffix) = rest.split_at(end);
-        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
-            return Err(Wrong::Form);
-        }
-        let (whole, fraction) = (whole.trim_start_matches('0'), fraction.trim_end_matches('0'));
-        let (ten, two) = exponents(suffix).ok_or(Wrong::Form)?;
-        if whole.len() > 19 || fraction.len() > 18 {
-            return Err(Wrong::TooLong);
-        }
-        let digits = [whole, fraction].into_iter().flat_map(|part| part.bytes());
-        let digits = digits.fold(0_u128, |sum, digit| sum * 10 + u128::from(digit - b'0'));
-        let ten = ten - i32::try_from(fraction.len()).map_err(|_| Wrong::TooLong)?;
-        Ok(Self { negative: negative && digits > 0, digits, ten, two })
+/// What 1 with this suffix is: a power of ten or of 1024. Zero when below 10^-28, nothing when above 2^96.
+fn one(suffix: &str) -> Result<Option<Decimal>, Wrong> {
+    // Where the crate differs from Kubernetes: it takes the E of exa for an exponent without digits,
+    // and lets an exponent and a suffix stand together.
+    let (suffix, more) = match suffix {
+        "E" => ("P", 1000),
+        "Ei" => ("Pi", 1024),
+        _ => (suffix, 1),
+    };
+    if suffix.starts_with(['e', 'E']) && !suffix.ends_with(|c: char| c.is_ascii_digit()) {
+        return Err(Wrong::Form);
     }
-
-    /// The number × 10^`scale`, rounded up, and whether it needed no rounding; nothing when beyond 2^127.
-    fn times_ten_to(&self, scale: i32) -> Option<(u128, bool)> {
-        if self.digits == 0 {
-            return Some((0, true));
-        }
-        let ten = self.ten.checked_add(scale)?;
-        // 19 + 18 digits and 2^60 do not fit into 128 bits; but then the result is absurd unless it is divided,
-        // so the whole part and the fraction go their own ways.
-        let divisor = 10_u128.checked_pow(ten.min(0).unsigned_abs());
-        let factor = 10_u128.checked_pow(ten.max(0).unsigned_abs())?.checked_mul(1 << self.two)?;
-        let Some(divisor) = divisor else { return Some((1, false)) };
-        let whole = (self.digits / divisor).checked_mul(factor)?;
-        let part = (self.digits % divisor).checked_mul(factor)?;
-        let exact = part % divisor == 0;
-        Some((whole.checked_add(part.div_ceil(divisor))?, exact))
-    }
+    let one = match ParsedQuantity::try_from(format!("1{suffix}")) {
+        Ok(one) => one.to_bytes_f64().and_then(Decimal::from_f64),
+        Err(ParseQuantityError::DecimalParsingFailed) => return Ok(None),
+        Err(_) => return Err(Wrong::Form),
+    };
+    // An f64 holds powers of two, but not all of ten; what it adds to these is no digit of theirs.
+    let one = if suffix.ends_with('i') { one } else { one.and_then(|one| one.round_sf(1)) };
+    Ok(one.and_then(|one| one.checked_mul(Decimal::from(more))).map(|one| one.normalize()))
 }
 
-/// A suffix as powers of ten and of two.
-fn exponents(suffix: &str) -> Option<(i32, u32)> {
-    Some(match suffix {
-        "" => (0, 0),
-        "n" => (-9, 0),
-        "u" => (-6, 0),
-        "m" => (-3, 0),
-        "k" => (3, 0),
-        "M" => (6, 0),
-        "G" => (9, 0),
-        "T" => (12, 0),
-        "P" => (15, 0),
-        "E" => (18, 0),
-        "Ki" => (0, 10),
-        "Mi" => (0, 20),
-        "Gi" => (0, 30),
-        "Ti" => (0, 40),
-        "Pi" => (0, 50),
-        "Ei" => (0, 60),
-        _ => {
-            let exponent = suffix.strip_prefix(['e', 'E'])?;
-            let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
-            let good = !digits.is_empty() && digits.len() <= 3 && digits.bytes().all(|b| b.is_ascii_digit());
-            (good.then(|| exponent.parse::<i32>().ok())??, 0)
-        }
-    })
+/// `number` × `one` × 10^`places`, both above or at zero, rounded up, and whether it needed no
+/// rounding; nothing when beyond 2^127.
+fn product(number: Decimal, one: Decimal, places: u32) -> Option<(u128, bool)> {
+    if one.is_zero() {
+        return Some((1, false));
+    }
+    let (digits, factor) = (number.mantissa().unsigned_abs(), one.mantissa().unsigned_abs());
+    let scale = number.scale() + one.scale();
+    let divisor = 10_u128.checked_pow(scale.saturating_sub(places));
+    let factor = factor.checked_mul(10_u128.checked_pow(places.saturating_sub(scale))?)?;
+    // 28 digits and 2^60 do not fit into 128 bits; but then the result is absurd unless it is divided,
+    // so the whole part and the fraction go their own ways.
+    let Some(divisor) = divisor else { return Some((1, false)) };
+    let whole = (digits / divisor).checked_mul(factor)?;
+    let part = (digits % divisor).checked_mul(factor)?;
+    Some((whole.checked_add(part.div_ceil(divisor))?, part % divisor == 0))
 }

@@ -43,11 +43,50 @@ fn amounts_in_the_units_of_their_resource() {
     }
 }
 
+/// Every suffix, and numbers that an f64 cannot hold: `kube_quantity` alone fails at most of these.
+#[test]
+fn every_suffix_is_exact() {
+    let decimal = ["", "k", "M", "G", "T", "P", "E"].into_iter().zip(0_u32..);
+    for (suffix, power) in decimal {
+        let text = format!("0.07205759403792793{suffix}");
+        let exact = 7_205_759_403_792_793_u128 * 1000_u128.pow(power);
+        let amount = i64::try_from(exact.div_ceil(10_u128.pow(17))).unwrap();
+        assert_eq!(parse_up_to("memory", &text, i64::MAX), Ok(amount), "{text}");
+    }
+    for (suffix, power) in ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].into_iter().zip(1_u32..) {
+        let text = format!("7{suffix}");
+        assert_eq!(parse_up_to("memory", &text, i64::MAX), Ok(7 << (10 * power)), "{text}");
+        // One part in 10^17 above 7: it takes a byte more.
+        let text = format!("7.00000000000000001{suffix}");
+        let more = 1024_i128.pow(power) / 10_i128.pow(17) + 1;
+        let amount = i64::try_from((7_i128 << (10 * power)) + more).unwrap();
+        assert_eq!(parse_up_to("memory", &text, i64::MAX), Ok(amount), "{text}");
+    }
+    for (suffix, power) in ["m", "u", "n"].into_iter().zip(1_u32..) {
+        let text = format!("{}{suffix}", 9_007_199_254_740_993_u64);
+        let amount = 9_007_199_254_740_993_i64 * 1000;
+        let amount = (amount + 1000_i64.pow(power) - 1) / 1000_i64.pow(power);
+        assert_eq!(
+            parse("cpu", &text),
+            if power == 1 { Err(Wrong::TooLarge(MAX_PER_POD)) } else { Ok(amount) }
+        );
+    }
+    for exponent in -18..=15 {
+        let text = format!("7{}e{exponent}", "0".repeat(usize::try_from(-exponent.min(0)).unwrap()));
+        let amount = 7 * 10_i64.pow(u32::try_from(exponent.max(0)).unwrap());
+        assert_eq!(parse("memory", &text), Ok(amount), "{text}");
+    }
+    assert_eq!(parse_up_to("memory", "72057594037927935", MAX_TOTAL), Ok(MAX_TOTAL - 1));
+    assert_eq!(parse_up_to("memory", "0.0625Ei", MAX_TOTAL), Ok(MAX_TOTAL));
+    assert_eq!(parse("memory", "9007199254740991.0000000001"), Ok(MAX_PER_POD));
+    assert_eq!(parse("memory", "0.000000000000000001e25"), Ok(10_000_000));
+}
+
 #[test]
 fn what_is_no_amount_is_refused() {
     for text in [
         "", " ", "one", "1 ", " 1", "1GB", "1gi", "1Kib", "1..5", "1.5.0", "--1", "1e", "1e+", "0x10", "NaN",
-        "inf", ".", "1m5",
+        "inf", ".", "1m5", "Ki", "+", "-", "..", "1_000", "1e3Ki", "1e3m", "1E3E", "1i", "1e5.", "1²",
     ] {
         assert_eq!(parse("cpu", text), Err(Wrong::Form), "{text:?}");
     }
@@ -60,6 +99,8 @@ fn what_is_no_amount_is_refused() {
         assert_eq!(parse("memory", text), too_large, "{text}");
     }
     assert_eq!(parse("memory", &"9".repeat(40)), Err(Wrong::TooLong));
+    assert_eq!(parse("memory", &format!("0.{}1", "0".repeat(40))), Err(Wrong::TooLong));
+    assert_eq!(parse("memory", "0.1234567890123456789"), Err(Wrong::TooLong));
     assert_eq!(parse_up_to("memory", "64Pi", MAX_TOTAL), Ok(MAX_TOTAL));
 }
 
@@ -104,6 +145,11 @@ proptest! {
         if let Ok(amount) = parse(resource, &text) {
             prop_assert!((0..=MAX_PER_POD).contains(&amount));
         }
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(resource in resource(), text in any::<String>()) {
+        let _ = parse(resource, &text);
     }
 
     #[test]
