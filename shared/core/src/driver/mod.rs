@@ -200,21 +200,24 @@ impl<S: Service> Driver<S> {
         Ok(driver)
     }
 
-    /// Takes one input at a time. `now` is none while the host's clock can't be trusted: then
+    /// Takes one input, then decides. `now` is none while the host's clock can't be trusted: then
     /// the input is folded and nothing is decided.
     pub fn step(&mut self, now: Option<Timestamp>, input: Input) -> Vec<Effect> {
-        let mut effects = Vec::new();
         if self.stopped.is_some() {
-            return effects;
+            return Vec::new();
+        }
+        self.take(now, input);
+        self.conclude(now)
+    }
+
+    /// Folds or absorbs one input and decides nothing yet: a host that has several at hand takes
+    /// them all, so that one decision answers them, and then calls [`Driver::conclude`].
+    pub fn take(&mut self, now: Option<Timestamp>, input: Input) {
+        if self.stopped.is_some() {
+            return;
         }
         match input {
-            Input::Records(records) => {
-                if let Err(stop) = self.fold(&records) {
-                    self.stopped = Some(stop.clone());
-                    effects.push(Effect::Stop(stop));
-                    return effects;
-                }
-            }
+            Input::Records(records) => self.stopped = self.fold(&records).err(),
             Input::Incoming(incoming) => self.absorb(now, incoming),
             Input::Done { key, answer } => {
                 self.under_way.remove(&key);
@@ -225,6 +228,14 @@ impl<S: Service> Driver<S> {
             Input::Published(outcome) => self.published(outcome),
             Input::Head(head) => self.decide_from = self.decide_from.max(head),
             Input::Tick => {}
+        }
+    }
+
+    /// What has to happen after the inputs that were taken.
+    pub fn conclude(&mut self, now: Option<Timestamp>) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if let Some(stop) = &self.stopped {
+            return vec![Effect::Stop(stop.clone())];
         }
         if let Some(now) = now {
             self.advance(now, &mut effects);
