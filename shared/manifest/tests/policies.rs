@@ -31,7 +31,7 @@ fn a_cluster_queue_with_everything() {
     let queue = queue(QUEUE);
     assert_eq!((queue.name.as_str(), queue.cohort.as_str()), ("research", "all"));
     assert_eq!((queue.queueing_strategy.as_str(), queue.stop_policy.as_str()), ("StrictFIFO", "None"));
-    assert_eq!(queue.fair_weight_milli, 500);
+    assert_eq!(queue.fair_weight_milli, Some(500));
     let preemption = queue.preemption.unwrap();
     assert_eq!(
         (preemption.reclaim_within_cohort.as_str(), preemption.borrow_max_priority),
@@ -61,6 +61,15 @@ fn a_cluster_queue_with_everything() {
     assert!(!selector::matches(&queue.namespaces_match, &labels(&[("env", "dev")])));
 }
 
+/// In Kueue 0 is a weight of its own (it always loses), not the default.
+#[test]
+fn a_fair_weight_of_nothing_is_not_an_absent_one() {
+    assert_eq!(queue(&QUEUE.replace("weight: 500m", "weight: 0")).fair_weight_milli, Some(0));
+    assert_eq!(queue(&QUEUE.replace("{weight: 500m}", "{}")).fair_weight_milli, None);
+    let cohort = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: Cohort\nmetadata: {name: left}\nspec: {fairSharing: {weight: 0}}";
+    assert!(matches!(read(cohort), Ok(Object::Cohort(cohort)) if cohort.fair_weight_milli == Some(0)));
+}
+
 #[test]
 fn both_versions_give_one_policy() {
     let new = QUEUE
@@ -75,7 +84,7 @@ fn both_versions_give_one_policy() {
 fn defaults_of_kueue_are_filled_in() {
     let bare = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {name: a}\nspec: {}";
     let none = queue(bare);
-    assert_eq!((none.queueing_strategy.as_str(), none.fair_weight_milli), ("BestEffortFIFO", 0));
+    assert_eq!((none.queueing_strategy.as_str(), none.fair_weight_milli), ("BestEffortFIFO", None));
     assert_eq!(none.namespaces_match, selector::NOTHING);
     assert!(!selector::matches(&none.namespaces_match, &Default::default()));
     let fungibility = none.fungibility.unwrap();
@@ -106,7 +115,7 @@ fn the_other_kinds() {
     );
     let cohort = read("apiVersion: kueue.x-k8s.io/v1beta2\nkind: Cohort\nmetadata: {name: left}\nspec:\n  parentName: root\n  fairSharing: {weight: 2}\n  resourceGroups: [{coveredResources: [cpu], flavors: [{name: a, resources: [{name: cpu, nominalQuota: 1, lendingLimit: 5}]}]}]").unwrap();
     let Object::Cohort(cohort) = cohort else { panic!("{cohort:?}") };
-    assert_eq!((cohort.parent.as_str(), cohort.fair_weight_milli), ("root", 2000));
+    assert_eq!((cohort.parent.as_str(), cohort.fair_weight_milli), ("root", Some(2000)));
     let class = read("apiVersion: kueue.x-k8s.io/v1beta2\nkind: WorkloadPriorityClass\nmetadata: {name: high}\nvalue: -7\ndescription: x").unwrap();
     assert!(matches!(class, Object::WorkloadPriorityClass(class) if class.value == -7));
     let tenant =
@@ -162,7 +171,8 @@ fn the_rules_of_kueues_webhooks() {
         "in their order",
     );
     queue("name: a100", "name: on-demand", "spec.resourceGroups[1].flavors[1].name", "once");
-    queue("weight: 500m", "weight: 0", "spec.fairSharing.weight", "0 is not supported");
+    queue("weight: 500m", "weight: -1", "spec.fairSharing.weight", "negative");
+    queue("weight: 500m", "weight: 2M", "spec.fairSharing.weight", "largest amount");
     queue("operator: NotIn", "operator: Not", "spec.namespaceSelector.matchExpressions[0].operator", "NotIn");
     queue(
         "whenCanPreempt: TryNextFlavor, preference: PreemptionOverBorrowing",

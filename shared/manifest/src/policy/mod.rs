@@ -124,21 +124,18 @@ fn unsupported(spec: &Node<'_>, fields: &[&str]) {
     }
 }
 
-/// In thousandths; 0 where the file says nothing, which means 1000.
-fn fair_weight(spec: &Node<'_>) -> u64 {
+/// In thousandths; nothing where the file says nothing, which means 1000. As in Kueue 0 is a weight: it
+/// always loses.
+fn fair_weight(spec: &Node<'_>) -> Option<u64> {
     let sharing = spec.field("fairSharing");
     sharing.only(&["weight"]);
     let node = sharing.field("weight");
-    let Some(text) = node.quantity() else { return 0 };
+    let text = node.quantity()?;
     match crate::quantity::parse_milli(&text, 1_000_000_000) {
-        Ok(0) => {
-            node.fault("a weight of 0 is not supported by muster yet; use a small one, like 1m");
-            0
-        }
-        Ok(milli) => milli.unsigned_abs(),
+        Ok(milli) => Some(milli.unsigned_abs()),
         Err(wrong) => {
             node.fault(wrong.to_string());
-            0
+            None
         }
     }
 }
