@@ -17,7 +17,8 @@ pub trait Backend: Send + Sync + 'static {
     /// Starts the object of this uid, once, and nothing else.
     fn start(&self, key: Key, uid: String) -> impl Future<Output = Done> + Send;
 
-    /// Stops and removes the object of this uid, or whatever bears the name. Answers when nothing of it runs.
+    /// Sees to it that the object of this uid, or whatever bears the name, is stopped and removed: it vanishes when
+    /// nothing of it runs any more, and can't be started meanwhile. May answer before.
     fn remove(&self, key: Key, uid: Option<String>) -> impl Future<Output = Done> + Send;
 
     /// # Errors

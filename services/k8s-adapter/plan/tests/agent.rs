@@ -1,4 +1,5 @@
 //! The agent's order of things, its epochs, and what lost and late answers do.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
 mod world;
 

@@ -24,6 +24,8 @@ pub struct Attempt {
     pub spec: LegSpec,
     pub execution: Execution,
     pub pods: Vec<Pod>,
+    /// What of the manifest is not done here, for the user.
+    pub notes: Vec<String>,
 }
 
 /// What to do now; empty while there is nothing but to wait.
@@ -63,7 +65,9 @@ impl Attempt {
     pub fn load(config: &Config, object: &Object) -> io::Result<Self> {
         let spec = object.spec()?;
         let execution = object::executable(&spec).map_err(io::Error::other)?;
-        Ok(Self { config: config.clone(), object: object.clone(), spec, execution, pods: object.pods()? })
+        let (config, object, pods) = (config.clone(), object.clone(), object.pods()?);
+        let notes = notes(&execution);
+        Ok(Self { config, object, spec, execution, pods, notes })
     }
 
     pub fn next(&self) -> io::Result<Next> {
@@ -93,11 +97,14 @@ impl Attempt {
         env.extend(process.iter().flat_map(|process| process.env.clone()));
         env.extend(more.clone());
         let (token, workload) = (self.object.token(), self.object.key.workload_id());
+        let folder = self.config.folder().display().to_string();
         for (name, value) in [
             ("MUSTER_WORKLOAD", workload.as_str()),
             (ATTEMPT, &token),
             (POD, pod),
             ("MUSTER_CLUSTER", &self.config.cluster),
+            // Tells this cluster's processes from those of another cell's cluster of the same name.
+            ("MUSTER_CLUSTER_DIR", &folder),
             ("MUSTER_NODE", node),
         ] {
             env.insert(name.into(), value.into());
@@ -113,6 +120,15 @@ impl Attempt {
             grace_ms: u64::try_from(self.config.grace.as_millis()).unwrap_or(u64::MAX),
         }
     }
+}
+
+fn notes(execution: &Execution) -> Vec<String> {
+    let left_out = execution.notes.iter().map(|fault| format!("{} {}", fault.field, fault.message));
+    let others = execution.roles.iter().flat_map(|role| {
+        let others = role.init.iter().chain(role.containers.iter().skip(1));
+        others.map(|one| format!("container {} of {} does not run on the local backend", one.name, role.name))
+    });
+    left_out.chain(others).collect()
 }
 
 /// The user's program failed.

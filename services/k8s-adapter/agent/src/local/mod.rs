@@ -5,8 +5,8 @@
 //! ```text
 //! lock                     held for every change of what exists
 //! lease                    which agent acts (JSON)
-//! objects/<key>/           one leg: uid, spec.pb, pods.json; markers started, removing, over; outcome.json
-//! objects/<key>/pods/<pod> run.json, shim.json, child.json, exit.json, work/
+//! objects/<key>.<uid>/     one leg: spec.pb, pods.json; markers started, removing, over; outcome.json
+//! objects/…/pods/<pod>/    run.json, shim.json, child.json, exit.json, work/
 //! logs/<workload>/a<n>/    <pod>.log, kept when the object is removed
 //! ```
 //!
@@ -26,7 +26,7 @@ mod supervise;
 
 use std::{
     fs, io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -72,7 +72,7 @@ impl Config {
             grace: Duration::from_secs(5),
             path: std::env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".into()),
             ray_venv: std::env::var_os("MUSTER_RAY_VENV").map(PathBuf::from),
-            ray_patience: Duration::from_secs(180),
+            ray_patience: Duration::from_secs(300),
         }
     }
 
@@ -116,6 +116,7 @@ impl Local {
         for part in ["objects", "logs", "aside"] {
             fs::create_dir_all(folder.join(part))?;
         }
+        sweep(&folder.join("aside"));
         let shared = Arc::new(Shared {
             config,
             changed: Notify::new(),
@@ -170,7 +171,7 @@ impl Backend for Local {
 
     async fn remove(&self, key: Key, uid: Option<String>) -> Done {
         let removed = self.call(move |shared| object::remove(shared, key, uid.as_deref())).await;
-        self.shared.changed.notify_one();
+        self.shared.wake();
         removed.map_or_else(failed, |()| Done::Ok)
     }
 
@@ -221,6 +222,16 @@ impl Shared {
         self.woken.notify_one();
         self.changed.notify_one();
     }
+}
+
+/// What a killed agent was making or unmaking an hour ago.
+fn sweep(aside: &Path) {
+    let entries = fs::read_dir(aside).into_iter().flatten().flatten();
+    let old = entries.filter(|entry| {
+        let changed = entry.metadata().and_then(|found| found.modified());
+        changed.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > Duration::from_secs(3600)))
+    });
+    old.for_each(|entry| drop(fs::remove_dir_all(entry.path())));
 }
 
 fn failed(cause: io::Error) -> Done {

@@ -1,11 +1,6 @@
 //! An object's folder: made whole, started by a marker, removed when nothing of it runs.
 
-use std::{
-    collections::BTreeMap,
-    fs, io,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{collections::BTreeMap, fs, io, path::PathBuf, time::Duration};
 
 use muster_manifest::execution::{self, Execution};
 use muster_plan::{Binding, Done, Key, Node, Object as Seen, Observed};
@@ -62,20 +57,22 @@ pub struct Object {
 }
 
 impl Object {
-    /// The object of this name, if it bears this uid. None of these is an error: it may vanish at any moment.
+    /// The object of this name, if it bears this uid. Its folder bears both, so whatever is written late, for an
+    /// object that is gone, finds no folder.
     pub fn find(shared: &Shared, key: Key, uid: Option<&str>) -> io::Result<Option<Self>> {
-        let dir = shared.config.folder().join("objects").join(key.to_string());
-        let Some(bytes) = files::read(&dir.join("uid"))? else { return Ok(None) };
-        let object = Self { key, uid: String::from_utf8_lossy(&bytes).into_owned(), dir };
-        Ok(Some(object).filter(|object| uid.is_none_or(|uid| uid == object.uid)))
+        Ok(Self::all(shared)?
+            .into_iter()
+            .find(|object| object.key == key && uid.is_none_or(|uid| uid == object.uid)))
     }
 
     pub fn all(shared: &Shared) -> io::Result<Vec<Self>> {
         let mut objects = Vec::new();
         for entry in fs::read_dir(shared.config.folder().join("objects"))? {
-            let name = entry?.file_name();
-            let Some(key) = name.to_str().and_then(Key::parse) else { continue };
-            objects.extend(Self::find(shared, key, None)?);
+            let entry = entry?;
+            let name = entry.file_name();
+            let Some((key, uid)) = name.to_str().and_then(|name| name.split_once('.')) else { continue };
+            let Some(key) = Key::parse(key) else { continue };
+            objects.push(Self { key, uid: uid.into(), dir: entry.path() });
         }
         Ok(objects)
     }
@@ -156,18 +153,19 @@ pub fn create(shared: &Shared, key: Key, spec: &LegSpec, bindings: &[Binding]) -
     }
     let pods: Vec<Pod> = bindings.iter().map(|binding| pod(spec, binding)).collect();
     let folder = shared.config.folder();
-    let aside = folder.join("aside").join(format!("{:016x}", rand::random::<u64>()));
+    let uid = format!("{:016x}", rand::random::<u64>());
+    let aside = folder.join("aside").join(&uid);
     fs::create_dir(&aside)?;
     fs::create_dir(aside.join("pods"))?;
-    fs::write(aside.join("uid"), format!("{:016x}", rand::random::<u64>()))?;
     fs::write(aside.join("spec.pb"), spec.encode_to_vec())?;
     fs::write(aside.join("pods.json"), serde_json::to_vec(&pods)?)?;
 
     let _lock = shared.lock()?;
-    let done = if Object::find(shared, key, None)?.is_some() {
+    let (objects, mut nodes) = survey(shared)?;
+    let done = if objects.contains_key(&key) {
         Done::Ok
-    } else if fits(nodes(shared)?, &pods) {
-        fs::rename(&aside, folder.join("objects").join(key.to_string()))?;
+    } else if fits(&mut nodes, &pods) {
+        fs::rename(&aside, folder.join("objects").join(format!("{key}.{uid}")))?;
         return Ok(Done::Ok);
     } else {
         Done::Failed("the nodes were taken in between".into())
@@ -186,8 +184,8 @@ fn pod(spec: &LegSpec, binding: &Binding) -> Pod {
     }
 }
 
-fn fits(mut nodes: Vec<Node>, pods: &[Pod]) -> bool {
-    take(&mut nodes, pods);
+fn fits(nodes: &mut [Node], pods: &[Pod]) -> bool {
+    take(nodes, pods);
     let named = |pod: &Pod| nodes.iter().any(|node| node.name == pod.node);
     pods.iter().all(named) && nodes.iter().all(|node| node.free.values().all(|free| *free >= 0))
 }
@@ -201,24 +199,30 @@ fn take(nodes: &mut [Node], pods: &[Pod]) {
     }
 }
 
-/// The declared nodes, less what objects hold that are not over.
-fn nodes(shared: &Shared) -> io::Result<Vec<Node>> {
-    let mut nodes = shared.config.nodes.clone();
-    for object in Object::all(shared)? {
-        if !object.has("over") {
-            take(&mut nodes, &object.pods()?);
-        }
-    }
-    Ok(nodes)
+pub fn observe(shared: &Shared) -> io::Result<Observed> {
+    let (objects, nodes) = survey(shared)?;
+    Ok(Observed { objects, nodes, lease: shared.lease()? })
 }
 
-pub fn observe(shared: &Shared) -> io::Result<Observed> {
-    let _lock = shared.lock()?;
-    let mut objects = BTreeMap::new();
+/// What exists, and the declared nodes less what objects hold that are not over.
+fn survey(shared: &Shared) -> io::Result<(BTreeMap<Key, Seen>, Vec<Node>)> {
+    let (mut objects, mut nodes) = (BTreeMap::new(), shared.config.nodes.clone());
     for object in Object::all(shared)? {
-        objects.insert(object.key, seen(&object)?);
+        let looked = seen(&object).and_then(|seen| Ok((seen, object.pods()?)));
+        let (seen, pods) = match looked {
+            Err(_) if !object.dir.exists() => continue, // removed meanwhile
+            looked => looked?,
+        };
+        if !is_over(seen.phase) {
+            take(&mut nodes, &pods);
+        }
+        objects.insert(object.key, seen);
     }
-    Ok(Observed { objects, nodes: nodes(shared)?, lease: shared.lease()? })
+    Ok((objects, nodes))
+}
+
+fn is_over(phase: Phase) -> bool {
+    matches!(phase, Phase::Succeeded | Phase::Failed | Phase::Lost)
 }
 
 fn seen(object: &Object) -> io::Result<Seen> {
@@ -246,39 +250,37 @@ fn seen(object: &Object) -> io::Result<Seen> {
     Ok(seen)
 }
 
-/// No start can come after the marker, so what the kill does not find will never be there.
+/// Marks it. No start can come after the mark, so what the removal does not find will never be there.
 pub fn remove(shared: &Shared, key: Key, uid: Option<&str>) -> io::Result<()> {
-    let Some(object) = with_lock(shared, || {
-        let object = Object::find(shared, key, uid)?;
-        if let Some(object) = &object {
-            object.mark("removing")?;
-        }
-        Ok(object)
-    })?
-    else {
-        return Ok(());
-    };
-    kill::attempt(&object, shared.config.grace)?;
-    let aside = shared.config.folder().join("aside").join(format!("{:016x}", rand::random::<u64>()));
-    with_lock(shared, || match Object::find(shared, key, Some(&object.uid))? {
-        Some(object) => fs::rename(&object.dir, &aside),
+    let _lock = shared.lock()?;
+    match Object::find(shared, key, uid)? {
+        Some(object) => object.mark("removing").map(drop),
         None => Ok(()),
-    })?;
-    ports::release(&object.token());
-    ray::tidy(&object);
-    discard(&aside)
-}
-
-fn discard(dir: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(dir) {
-        Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(cause),
-        _ => Ok(()),
     }
 }
 
-fn with_lock<T>(shared: &Shared, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    let _lock = shared.lock()?;
-    work()
+/// Stops all that runs of it, then makes the object vanish.
+pub fn tear_down(shared: &Shared, object: &Object) -> io::Result<()> {
+    stop(shared, object)?;
+    let aside = shared.config.folder().join("aside").join(&object.uid);
+    for (from, to) in [(&object.dir, Some(&aside)), (&aside, None)] {
+        let done = to.map_or_else(|| fs::remove_dir_all(from), |to| fs::rename(from, to));
+        if let Err(cause) = done
+            && cause.kind() != io::ErrorKind::NotFound
+        // another agent was faster
+        {
+            return Err(cause);
+        }
+    }
+    Ok(())
+}
+
+/// Nothing of it runs afterwards, and nothing is left outside its folder but its logs.
+pub fn stop(shared: &Shared, object: &Object) -> io::Result<()> {
+    kill::attempt(object, shared.config.grace)?;
+    ports::release(&object.token());
+    ray::tidy(object);
+    Ok(())
 }
 
 /// How long a shim may take from its start to its claim before another one is started.

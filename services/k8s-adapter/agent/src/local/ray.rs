@@ -33,6 +33,10 @@ const HEAD: &str = "head";
 const SUBMITTER: &str = "submitter";
 /// What `ray start` says once its node stands in the head's list of nodes.
 const JOINED: &str = "Ray runtime started.";
+/// `ray start` gives up after 30 s, which a busy machine may need; nothing sets that. `$0` is the pod's log. How long
+/// this goes on is bounded by the patience of whoever waits for the node.
+const PERSEVERE: &str = r#"while :; do "$@"; code=$?; tail -n 2 "$0" | grep -q "timed out during startup" || exit $code;
+echo "muster: the machine is busy, starting this Ray node once more"; done"#;
 /// Of the object store, where the pod's memory does not say more. Ray takes no less than 75 MB.
 const STORE: i64 = 100_000_000;
 /// Flags that are the backend's to choose.
@@ -242,9 +246,10 @@ fn ray_run(attempt: &Attempt, ray: &Path, pod: &Pod, flags: Vec<String>) -> Run 
     env.insert("RAY_TMPDIR".into(), temp_dir(attempt, pod));
     env.insert("RAY_CLOUD_INSTANCE_ID".into(), pod.name());
     env.insert("RAY_NODE_TYPE_NAME".into(), pod.set.clone());
-    let argv =
-        [ray.to_string_lossy().as_ref(), "start", "--block"].map(str::to_owned).into_iter().chain(flags);
-    let mut run = attempt.run(&pod.name(), &pod.node, container, argv.collect(), &env);
+    let mut run = attempt.run(&pod.name(), &pod.node, container, Vec::new(), &env);
+    let (log, ray) = (run.log.to_string_lossy(), ray.to_string_lossy());
+    let argv = ["/bin/sh", "-c", PERSEVERE, &log, &ray, "start", "--block"].map(str::to_owned);
+    run.argv = argv.into_iter().chain(flags).collect();
     run.cwd = attempt.object.pod_dir(&pod.name()).join("work"); // the image's folders are not here
     run
 }

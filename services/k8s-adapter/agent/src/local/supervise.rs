@@ -3,7 +3,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
+    fs,
+    io::{self, Write},
     process::{Child, Command, Stdio},
     sync::Arc,
     time::{Duration, Instant},
@@ -14,9 +15,8 @@ use tracing::{info, warn};
 use super::{
     Shared,
     attempt::{Attempt, Next},
-    files, kill, object,
+    files, object,
     object::Object,
-    ports, ray,
 };
 use crate::{
     proc::{ATTEMPT, POD},
@@ -32,7 +32,8 @@ pub struct Memory {
     /// Shims that were started but may not have claimed their pod yet.
     spawned: BTreeMap<(String, String), Instant>,
     progress: BTreeMap<String, String>,
-    killing: BTreeSet<String>,
+    ending: BTreeSet<String>,
+    complaints: BTreeMap<String, String>,
     /// Shims to take off the kernel's hands when they end.
     shims: Vec<Child>,
 }
@@ -51,10 +52,15 @@ pub async fn forever(shared: Arc<Shared>) {
 fn pass(shared: &Arc<Shared>) -> io::Result<()> {
     let objects = Object::all(shared)?;
     for object in &objects {
-        if object.has("started") && !object.has("over") && !object.is_removing() {
-            if let Err(cause) = step(shared, object) {
-                warn!(object = %object.key, %cause, "this attempt can't be looked after");
-            }
+        let looked_after = if object.is_removing() {
+            aside(shared, object, object::tear_down)
+        } else if object.has("started") && !object.has("over") {
+            step(shared, object)
+        } else {
+            continue;
+        };
+        if let Err(cause) = looked_after {
+            complain(shared, object, &cause);
         }
     }
     let tokens: BTreeSet<_> = objects.iter().map(Object::token).collect();
@@ -62,13 +68,23 @@ fn pass(shared: &Arc<Shared>) -> io::Result<()> {
     memory.shims.retain_mut(|shim| matches!(shim.try_wait(), Ok(None)));
     memory.attempts.retain(|token, _| tokens.contains(token));
     memory.progress.retain(|token, _| tokens.contains(token));
+    memory.complaints.retain(|token, _| tokens.contains(token));
     memory.spawned.retain(|_, at| at.elapsed() < object::CLAIM);
     Ok(())
 }
 
+/// Once for each cause, as this comes ten times a second.
+fn complain(shared: &Shared, object: &Object, cause: &io::Error) {
+    let text = cause.to_string();
+    let gone = !object.dir.exists(); // removed by another agent meanwhile
+    if !gone && shared.memory().complaints.insert(object.token(), text.clone()) != Some(text) {
+        warn!(object = %object.key, %cause, "this attempt can't be looked after");
+    }
+}
+
 fn step(shared: &Arc<Shared>, object: &Object) -> io::Result<()> {
     if object.outcome()?.is_some() {
-        return finish(shared, object);
+        return aside(shared, object, finish);
     }
     let attempt = attempt(shared, object)?;
     let Next { spawn, outcome, ready, progress } = attempt.next()?;
@@ -76,7 +92,7 @@ fn step(shared: &Arc<Shared>, object: &Object) -> io::Result<()> {
         if files::write_once(&object.dir.join("outcome.json"), &outcome)? {
             info!(object = %object.key, reason = %outcome.reason, succeeded = outcome.succeeded, "ended");
         }
-        return finish(shared, object);
+        return aside(shared, object, finish);
     }
     if !spawn.is_empty() {
         spawn_all(shared, &attempt, &spawn)?;
@@ -122,7 +138,7 @@ fn spawn_all(shared: &Shared, attempt: &Attempt, runs: &[Run]) -> io::Result<()>
         let name = (object.token(), run.pod.clone());
         let recent = shared.memory().spawned.get(&name).is_some_and(|at| at.elapsed() < object::CLAIM);
         if !recent {
-            let shim = spawn(shared, object, run)?;
+            let shim = spawn(shared, attempt, run)?;
             let mut memory = shared.memory();
             memory.shims.push(shim);
             memory.spawned.insert(name, Instant::now());
@@ -131,11 +147,14 @@ fn spawn_all(shared: &Shared, attempt: &Attempt, runs: &[Run]) -> io::Result<()>
     Ok(())
 }
 
-fn spawn(shared: &Shared, object: &Object, run: &Run) -> io::Result<Child> {
+fn spawn(shared: &Shared, attempt: &Attempt, run: &Run) -> io::Result<Child> {
+    let object = &attempt.object;
     let dir = object.pod_dir(&run.pod);
     work_dir(&dir)?;
     fs::create_dir_all(object.log_dir(&shared.config))?;
-    files::write_once(&dir.join("run.json"), run)?;
+    if files::write_once(&dir.join("run.json"), run)? {
+        note(attempt, run)?;
+    }
     let (program, arguments) =
         shared.config.shim.split_first().ok_or_else(|| io::Error::other("no shim is configured"))?;
     let complaints = fs::OpenOptions::new().create(true).append(true).open(dir.join("shim.err"))?;
@@ -146,24 +165,39 @@ fn spawn(shared: &Shared, object: &Object, run: &Run) -> io::Result<Child> {
     command.spawn().map_err(|cause| io::Error::other(format!("shim {program}: {cause}")))
 }
 
-/// Stops what still runs, aside, as it takes a grace; then the object is over for everyone.
-fn finish(shared: &Arc<Shared>, object: &Object) -> io::Result<()> {
-    if !shared.memory().killing.insert(object.token()) {
+/// Tells the user, in the log, what of the manifest is not done here.
+fn note(attempt: &Attempt, run: &Run) -> io::Result<()> {
+    let notes = &attempt.notes;
+    if notes.is_empty() {
+        return Ok(());
+    }
+    let mut log = fs::OpenOptions::new().create(true).append(true).open(&run.log)?;
+    let lines: String = notes.iter().map(|note| format!("muster: {note}\n")).collect();
+    log.write_all(lines.as_bytes())
+}
+
+/// Stops what still runs; then the object is over for everyone.
+fn finish(shared: &Shared, object: &Object) -> io::Result<()> {
+    object::stop(shared, object)?;
+    object.mark("over").map(drop)
+}
+
+/// Does it on a thread of its own, as it takes a grace; one at a time for an object.
+fn aside(
+    shared: &Arc<Shared>,
+    object: &Object,
+    work: fn(&Shared, &Object) -> io::Result<()>,
+) -> io::Result<()> {
+    if !shared.memory().ending.insert(object.token()) {
         return Ok(());
     }
     let (shared, object) = (shared.clone(), object.clone());
-    let name = format!("stop {}", object.key);
-    std::thread::Builder::new().name(name).spawn(move || {
-        let stopped = kill::attempt(&object, shared.config.grace).and_then(|()| {
-            ports::release(&object.token());
-            ray::tidy(&object);
-            object.mark("over")
-        });
-        match stopped {
-            Ok(_) => shared.changed.notify_one(),
-            Err(cause) => warn!(object = %object.key, %cause, "could not be stopped; will try again"),
+    std::thread::Builder::new().name(format!("end {}", object.key)).spawn(move || {
+        match work(&shared, &object) {
+            Ok(()) => shared.changed.notify_one(),
+            Err(cause) => complain(&shared, &object, &cause),
         }
-        shared.memory().killing.remove(&object.token());
+        shared.memory().ending.remove(&object.token());
     })?;
     Ok(())
 }

@@ -101,6 +101,16 @@ impl Cluster {
         }
     }
 
+    /// Removes it and waits until it is gone.
+    pub async fn remove(&self, key: Key, uid: Option<&str>) {
+        assert_eq!(self.local.remove(key, uid.map(str::to_owned)).await, Done::Ok);
+        let until = tokio::time::Instant::now() + Duration::from_secs(60);
+        while self.object(key).await.is_some() {
+            assert!(tokio::time::Instant::now() < until, "it is still there");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     pub fn all_logs(&self, key: Key) -> String {
         let folder = self.dir.path().join("clusters/here/logs").join(key.workload_id());
         let folder = folder.join(format!("a{}", key.attempt));

@@ -1,7 +1,6 @@
 //! A cluster in memory that obeys the backend's contract, for driving the agent.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-
 use std::collections::BTreeMap;
 
 use muster_plan::{Action, Agent, Config, Done, Effect, Input, Key, Lease, Node, Object, Observed};
