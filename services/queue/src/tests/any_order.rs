@@ -253,7 +253,7 @@ fn of(world: &World, seq: u64) -> Option<u32> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 256, max_shrink_iters: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn each_command_is_answered_exactly_once(ops in prop::collection::vec(op(), 0..60)) {
@@ -264,6 +264,7 @@ proptest! {
             prop_assert!(world.cursor() >= cursor, "the cursor went back");
             cursor = world.cursor();
         }
+        replays_alike(&mut world);
         // Wishes that failed may be made again, and recovery deadlines have passed.
         world.pass(60 * SECOND);
         world.settle();

@@ -227,7 +227,7 @@ fn a_policy_counts_for_the_requests_after_it_in_the_same_message() {
 #[test]
 fn a_policy_that_aliases_blow_up_is_rejected() {
     let name =
-        |n: usize| format!("{}.{n}/{}", "a".repeat(240).replace("aaaaaaaaaa", "aaaaaaaaa."), "b".repeat(60));
+        |n: usize| format!("{}{n}/{}", "a".repeat(240).replace("aaaaaaaaaa", "aaaaaaaaa."), "b".repeat(60));
     let mut text = String::from(
         "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {name: big}\nspec:\n  namespaceSelector: {}\n  resourceGroups:\n",
     );
