@@ -1,18 +1,13 @@
 //! What to reserve, and what to give back.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use muster_core::{Timestamp, WorkloadId};
 use muster_proto::{Fact, Kind, QuotaReleased, QuotaReserved};
 use prost::Message;
 
 use crate::{
-    Config, State,
-    assign::assign,
-    job::Place,
-    order::{Walk, queues},
-    policy::ClusterQueue,
-    quota::Room,
+    Config, Inbox, State, assign::assign, job::Place, order::Walk, policy::ClusterQueue, quota::Room,
 };
 
 /// A decision stays well below the 512 KiB of a message.
@@ -20,9 +15,9 @@ const MAX_BYTES: usize = 384 * 1024;
 
 /// Gives back first, in a decision of its own: a decision never reserves quota that the same
 /// decision frees.
-pub fn decide(config: &Config, state: &State, now: Timestamp) -> Vec<Fact> {
+pub fn decide(config: &Config, state: &State, inbox: &Inbox, now: Timestamp) -> Vec<Fact> {
     let releases = releases(config, state);
-    if releases.is_empty() { reservations(config, state, now) } else { releases }
+    if releases.is_empty() { reservations(config, state, inbox, now) } else { releases }
 }
 
 fn releases(config: &Config, state: &State) -> Vec<Fact> {
@@ -37,9 +32,10 @@ fn releases(config: &Config, state: &State) -> Vec<Fact> {
 }
 
 /// ClusterQueues take turns, so that a long one does not keep the others waiting.
-fn reservations(config: &Config, state: &State, now: Timestamp) -> Vec<Fact> {
+fn reservations(config: &Config, state: &State, inbox: &Inbox, now: Timestamp) -> Vec<Fact> {
     let early = early(state, now);
-    let names: BTreeSet<String> = queues(&state.waiting).into_iter().chain(early.keys().cloned()).collect();
+    let mut names = inbox.candidates(&state.stirred);
+    names.extend(early.keys().cloned());
     let mut turns: Vec<Turn<'_>> = names.iter().filter_map(|name| Turn::new(state, name, &early)).collect();
     let (mut facts, mut bytes) = (Vec::new(), 0);
     while !turns.is_empty() {
@@ -54,6 +50,11 @@ fn reservations(config: &Config, state: &State, now: Timestamp) -> Vec<Fact> {
         });
     }
     facts
+}
+
+/// Whether anything that waits in this ClusterQueue would be admitted.
+pub fn something_fits(state: &State, queue: &str) -> bool {
+    Turn::new(state, queue, &Early::new()).is_some_and(|mut turn| turn.next().is_some())
 }
 
 /// Workloads whose backoff is over, though no message has been stored since: by ClusterQueue.

@@ -12,6 +12,7 @@
 //!  state    the fold: who waits where, who holds what                   └─▶ explain
 //!  order    one ClusterQueue's waiting workloads, in order, shape by shape
 //!  quota    usage, and what one decision has already taken
+//!  stir     which ClusterQueues have changed: an idle step looks at no other
 //!  assign   flavors for one gang
 //! ```
 //!
@@ -30,10 +31,12 @@ mod order;
 mod policy;
 mod quota;
 mod state;
+mod stir;
 #[cfg(test)]
 mod tests;
 
 pub use state::State;
+pub use stir::Inbox;
 
 use borsh::BorshSerialize;
 use muster_core::{At, Broken, Decision, Event, Incoming, Service, Timestamp, Why, WorkloadId};
@@ -55,10 +58,6 @@ impl Default for Config {
     }
 }
 
-/// Admission decides from facts alone: nothing reaches it from outside the log.
-#[derive(Clone, Debug, Default)]
-pub struct Inbox;
-
 impl Service for Admission {
     const NAME: &'static str = "admission";
     type Config = Config;
@@ -70,10 +69,15 @@ impl Service for Admission {
         state.evolve(at, event);
     }
 
+    /// Admission decides from facts alone: nothing reaches it from outside the log.
     fn absorb(_: &mut Inbox, _: &State, _: Timestamp, _: Incoming) {}
 
-    fn decide(config: &Config, state: &State, _: &Inbox, now: Timestamp) -> Decision<Fact> {
-        Decision { facts: decide::decide(config, state, now) }
+    fn folded(inbox: &mut Inbox, state: &State) {
+        inbox.look(&state.stirred, |queue| decide::something_fits(state, queue));
+    }
+
+    fn decide(config: &Config, state: &State, inbox: &Inbox, now: Timestamp) -> Decision<Fact> {
+        Decision { facts: decide::decide(config, state, inbox, now) }
     }
 
     fn wake_at(_: &Config, state: &State, _: &Inbox, now: Timestamp) -> Option<Timestamp> {

@@ -67,7 +67,9 @@ pub enum Changed {
     Route((String, String)),
     /// Which nodes a flavor means: what fitted nowhere may fit now.
     Nodes,
-    /// Nothing that is not looked up when deciding.
+    /// What a ClusterQueue may admit.
+    Queue(String),
+    /// Nothing that admission looks at.
     Rest,
 }
 
@@ -98,7 +100,7 @@ impl Policies {
             }
             Object::ClusterQueue(wire) => {
                 self.apply_queue(wire, fact.deleted);
-                Changed::Rest
+                Changed::Queue(wire.name.clone())
             }
             Object::LocalQueue(wire) => {
                 let key = (wire.namespace.clone(), wire.name.clone());

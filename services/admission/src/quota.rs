@@ -124,22 +124,20 @@ impl Usage {
             .filter_map(|((_, id), ())| self.reservations.get(id).map(|row| (id, row)))
     }
 
+    /// Counted anew from the reservations.
+    fn sum(&self, (queue, flavor, resource): &QuotaKey) -> i128 {
+        let parts = self.held_in(queue).flat_map(|(_, row)| &row.amounts);
+        parts
+            .filter(|part| part.flavor == *flavor && part.resource == *resource)
+            .map(|part| part.amount)
+            .sum()
+    }
+
     /// What the facts of the last sequence touched is the sum of what stands, and what they
     /// reserved is within the nominal quota. A quota cut below its usage breaks nothing.
     pub fn check(&self, policies: &Policies) -> Result<(), Broken> {
-        let mut sums: BTreeMap<QuotaKey, i128> = BTreeMap::new();
-        let mut queues: Vec<&String> = self.touched.iter().map(|(key, _)| &key.0).collect();
-        queues.dedup();
-        for queue in queues {
-            for (_, row) in self.held_in(queue) {
-                for part in &row.amounts {
-                    let key = (queue.clone(), part.flavor.clone(), part.resource.clone());
-                    *sums.entry(key).or_default() += part.amount;
-                }
-            }
-        }
         for (key, (_, reserved)) in self.touched.iter() {
-            let (used, sum) = (self.of(key), sums.get(key).copied().unwrap_or(0));
+            let (used, sum) = (self.of(key), self.sum(key));
             let nominal = policies.nominal.get(key).copied().unwrap_or(0);
             let (queue, flavor, resource) = key;
             if used != sum {

@@ -8,9 +8,10 @@ use muster_proto::{Kind, command_accepted::Command};
 use crate::{
     assign,
     job::{Job, Place},
-    order::Waiting,
+    order::{Waiting, queues},
     policy::{Changed, Policies},
     quota::{Reservation, Usage},
+    stir::Stirred,
 };
 
 /// What admission knows.
@@ -30,6 +31,7 @@ pub struct State {
     /// Of a LocalQueue: everything that it would lead on.
     by_local_queue: Table<(String, String, WorkloadId), ()>,
     pub(crate) to_release: Table<WorkloadId, ()>,
+    pub(crate) stirred: Stirred,
 }
 
 /// What a workload is waiting for, as far as admission is concerned.
@@ -70,6 +72,7 @@ impl Default for State {
             blocked: Table::index("admission.blocked"),
             by_local_queue: Table::index("admission.by_local_queue"),
             to_release: Table::index("admission.to_release"),
+            stirred: Stirred::default(),
         }
     }
 }
@@ -89,6 +92,7 @@ impl muster_core::State for State {
         visit(&mut self.blocked);
         visit(&mut self.by_local_queue);
         visit(&mut self.to_release);
+        self.stirred.tables(visit);
     }
 
     fn reindex(&mut self) {
@@ -146,6 +150,7 @@ impl State {
         let Some(job) = self.jobs.get(&id) else { return };
         let amounts = assign::amounts(job, &fact.assignments);
         let row = Reservation { queue: fact.cluster_queue.clone(), seq: at.seq, amounts };
+        self.stirred.stir(&row.queue);
         self.usage.set(at.seq, id, Some(row));
     }
 
@@ -178,7 +183,11 @@ impl State {
             Changed::Nodes => {
                 self.flavors_changed.put((), at);
                 self.unblock();
+                for queue in queues(&self.waiting) {
+                    self.stirred.stir(&queue);
+                }
             }
+            Changed::Queue(name) => self.stirred.stir(&name),
             Changed::Rest => {}
         }
     }
@@ -187,8 +196,10 @@ impl State {
     fn refresh(&mut self, at: Seq, id: WorkloadId) {
         let row = self.lifecycle.workload(&id);
         let held = row.and_then(|row| row.reservation);
-        if held.is_none() || self.usage.reservations.get(&id).map(|row| row.seq) != held {
+        let holds = self.usage.reservations.get(&id);
+        if let Some(gone) = holds.filter(|row| Some(row.seq) != held).map(|row| row.queue.clone()) {
             self.usage.set(at, id, None);
+            self.stirred.stir(&gone);
         }
         let over = row.is_none_or(|row| row.terminal.is_some());
         self.stand(id);
@@ -223,7 +234,8 @@ impl State {
         }
         match old {
             Some(Standing::Waiting { queue, shape, place }) => {
-                _ = self.waiting.remove(&(queue, shape, place))
+                self.stirred.stir(&queue);
+                self.waiting.remove(&(queue, shape, place));
             }
             Some(Standing::BackingOff { until_us }) => _ = self.backing_off.remove(&(until_us, id)),
             Some(Standing::Blocked { version }) => _ = self.blocked.remove(&(version, id)),
@@ -232,7 +244,10 @@ impl State {
         }
         self.list_under_local_queue(id, new.as_ref());
         match new.clone() {
-            Some(Standing::Waiting { queue, shape, place }) => self.waiting.put((queue, shape, place), ()),
+            Some(Standing::Waiting { queue, shape, place }) => {
+                self.stirred.stir(&queue);
+                self.waiting.put((queue, shape, place), ());
+            }
             Some(Standing::BackingOff { until_us }) => self.backing_off.put((until_us, id), ()),
             Some(Standing::Blocked { version }) => self.blocked.put((version, id), ()),
             Some(Standing::ToRelease) => self.to_release.put(id, ()),

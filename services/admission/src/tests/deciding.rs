@@ -83,8 +83,10 @@ fn groups_choose_their_flavors_apart_and_pods_count() {
         name: "any".to_owned(),
         ..Default::default()
     }));
-    let groups =
-        vec![group(&["cpu", "pods"], &[("any", &[40_000, 3])]), group(&["nvidia.com/gpu"], &[("a100", &[8])])];
+    let groups = vec![
+        group(&["cpu", "pods"], &[("any", &[40_000, 3])]),
+        group(&["nvidia.com/gpu"], &[("a100", &[8])]),
+    ];
     world.policy(Object::ClusterQueue(cluster_queue("cq", groups)));
     let both = |count| Submit { count, requests: vec![("cpu", 1000), ("nvidia.com/gpu", 1)], ..gpus(1) };
     let four = world.submit(both(4));

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use muster_core::{State as _, Table, Timestamp, WorkloadId, WriteSet, hash_of};
+use muster_core::{Service, State as _, Table, Timestamp, WorkloadId, WriteSet, hash_of};
 use muster_proto::{self as proto, Kind, Outcome, command_accepted::Command, policy::Object};
 use proptest::prelude::*;
 
 use super::world::*;
-use crate::State;
+use crate::{Admission, Inbox, State};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -162,12 +162,19 @@ impl Run {
         }
     }
 
-    fn admit(&mut self) {
+    /// A kept inbox is a shortcut: it must find what a fresh one finds.
+    fn admit(&mut self) -> Result<(), TestCaseError> {
+        let given = &mut self.world.given;
+        Admission::folded(&mut given.inbox, &given.state);
+        let fresh = Admission::decide(&given.config, &given.state, &Inbox::default(), given.now);
+        let kept = Admission::decide(&given.config, &given.state, &given.inbox, given.now);
+        prop_assert_eq!(fresh, kept);
         for fact in self.world.given.decide_until_content("0", 50) {
             if let Kind::QuotaReserved(fact) = fact {
                 self.reserved.insert(WorkloadId::of(fact.workload.as_ref()), fact);
             }
         }
+        Ok(())
     }
 
     /// Usage counted from the facts and the lifecycle alone.
@@ -217,7 +224,7 @@ proptest! {
         let mut run = Run::new();
         for step in &steps {
             run.take(step);
-            run.admit();
+            run.admit()?;
             let counted = run.usage();
             let state = &run.world.given.state;
             let used: BTreeMap<_, _> = state.usage.used.iter().map(|(key, sum)| (key.clone(), *sum)).collect();
