@@ -67,6 +67,9 @@ pub struct Entry {
     pub void: Option<String>,
 }
 
+/// A command: (sequence in REQUESTS, index in that message).
+pub type Place = (u64, u32);
+
 /// Everything the ledger knows.
 #[derive(Debug)]
 pub struct LedgerState {
@@ -76,8 +79,8 @@ pub struct LedgerState {
     pub local_queues: Table<(String, String), String>,
     pub flavors: Table<String, BTreeMap<String, String>>,
     pub clusters: Table<String, Cluster>,
-    /// Rejected commands, (first, through) → reasons; both as (sequence, index) of REQUESTS.
-    pub rejected: Table<((u64, u32), (u64, u32)), Vec<String>>,
+    /// Rejected commands, (first, through) → reasons.
+    pub rejected: Table<(Place, Place), Vec<String>>,
     pub entries: Table<(Seq, u32), Entry>,
     /// Workloads that are not over.
     pub open: Table<WorkloadId, ()>,

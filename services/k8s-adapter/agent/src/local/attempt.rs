@@ -11,7 +11,7 @@ use super::{
     ray,
 };
 use crate::{
-    proc::{ATTEMPT, POD},
+    proc::{ATTEMPT, CLUSTER_DIR, POD},
     shim::{Exit, Run},
 };
 
@@ -103,8 +103,7 @@ impl Attempt {
             (ATTEMPT, &token),
             (POD, pod),
             ("MUSTER_CLUSTER", &self.config.cluster),
-            // Tells this cluster's processes from those of another cell's cluster of the same name.
-            ("MUSTER_CLUSTER_DIR", &folder),
+            (CLUSTER_DIR, &folder),
             ("MUSTER_NODE", node),
         ] {
             env.insert(name.into(), value.into());

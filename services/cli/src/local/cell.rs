@@ -1,0 +1,125 @@
+//! What was asked of `muster up`, kept so that the next `up` starts the same cell.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+use muster_bus::{
+    Layout,
+    layout::{ClusterLayout, TenantLayout},
+};
+use serde::{Deserialize, Serialize};
+
+/// The one cluster of a cell on one machine.
+pub const CLUSTER: &str = "local";
+/// The tenant that exists from the start, and its user.
+pub const TENANT: &str = "default";
+pub const PRINCIPAL: &str = "user";
+
+/// A cell on this machine.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cell {
+    pub data: PathBuf,
+    pub port: u16,
+    pub replicas: u8,
+    pub nodes: PathBuf,
+}
+
+/// What runs now, as the supervisor last wrote it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Running {
+    pub processes: Vec<Process>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Process {
+    pub name: String,
+    pub pid: Option<u32>,
+    pub restarts: u32,
+    /// How it ended the last time.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub last_exit: String,
+}
+
+impl Cell {
+    pub fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    pub fn nats_dir(&self) -> PathBuf {
+        self.data.join("nats")
+    }
+
+    /// Credentials file of a user, as the bus writes them.
+    pub fn credentials(&self, user: &str) -> PathBuf {
+        self.nats_dir().join("users").join(format!("{}.json", user.replace('/', ".")))
+    }
+
+    pub fn log(&self, name: &str) -> PathBuf {
+        self.data.join("log").join(format!("{name}.log"))
+    }
+
+    pub fn run_dir(&self) -> PathBuf {
+        self.data.join("run")
+    }
+
+    pub fn layout(&self) -> Layout {
+        let tenant = TenantLayout { name: TENANT.to_owned(), principals: vec![PRINCIPAL.to_owned()] };
+        let cluster = ClusterLayout { name: CLUSTER.to_owned(), agents: 2 };
+        Layout::standard(vec![tenant], vec![cluster])
+    }
+
+    /// The cell that was last started in this folder, if one was.
+    pub fn load(data: &Path) -> Result<Option<Self>> {
+        read_json(&data.join("run/cell.json"))
+    }
+
+    pub fn save(&self) -> Result<()> {
+        write_json(&self.run_dir().join("cell.json"), self)
+    }
+
+    /// The supervisor's pid while it lives.
+    pub fn supervisor(&self) -> Option<i32> {
+        let text = fs::read_to_string(self.run_dir().join("supervisor.pid")).ok()?;
+        let pid: i32 = text.trim().parse().ok()?;
+        let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        // The pid may have been given to somebody else since.
+        String::from_utf8_lossy(&line).contains("supervise").then_some(pid)
+    }
+
+    pub fn running(&self) -> Result<Running> {
+        Ok(read_json(&self.run_dir().join("state.json"))?.unwrap_or_default())
+    }
+}
+
+pub fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>> {
+    match fs::read(path) {
+        Ok(bytes) => {
+            let value = serde_json::from_slice(&bytes);
+            Ok(Some(
+                value.with_context(|| {
+                    format!("{} is damaged; remove it and run `muster up`", path.display())
+                })?,
+            ))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| path.display().to_string()),
+    }
+}
+
+pub fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
+    let write = || {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let new = path.with_extension("new");
+        fs::write(&new, serde_json::to_vec_pretty(value)?)?;
+        fs::rename(&new, path)
+    };
+    write().with_context(|| format!("could not write {}", path.display()))
+}
