@@ -17,6 +17,9 @@ pub const ATTEMPT: &str = "MUSTER_ATTEMPT";
 /// As [`ATTEMPT`], for the pod within it.
 pub const POD: &str = "MUSTER_POD";
 
+/// The folder of the local cluster that runs it: every pod of one cluster carries the same.
+pub const CLUSTER_DIR: &str = "MUSTER_CLUSTER_DIR";
+
 /// A process and no later one of the same pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {

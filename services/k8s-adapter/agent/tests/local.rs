@@ -101,6 +101,18 @@ async fn removal_reaches_grandchildren_that_left_the_session_and_ignore_sigterm(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn all_pods_of_a_cluster_carry_its_folder() {
+    let c = Cluster::new();
+    c.start(key(1), &job(1, "sleep 1000")).await;
+    c.start(key(2), &job(1, "sleep 1000")).await;
+    let mark = format!("MUSTER_CLUSTER_DIR={}", c.file("clusters/here").display());
+    let all = || muster_agent::proc::carrying(std::slice::from_ref(&mark)).unwrap().len();
+    until("two shims and two sleeps run", || all() == 4).await;
+    muster_agent::proc::kill_all(std::slice::from_ref(&mark), 0, Duration::from_secs(10)).unwrap();
+    c.reach(key(2), Phase::Lost, 30).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_command_leaves_behind_ends_with_it() {
     let c = Cluster::new();
     let uid = c.start(key(1), &job(1, "setsid sleep 1000 & exit 0")).await;

@@ -39,7 +39,7 @@ use tokio::sync::Notify;
 use crate::{Backend, LogChunk, LogQuery};
 use object::Object;
 
-pub use nodes::read as read_nodes;
+pub use nodes::{parse as parse_nodes, read as read_nodes};
 
 /// A cluster on this machine, as an agent sees it.
 #[derive(Clone, Debug)]

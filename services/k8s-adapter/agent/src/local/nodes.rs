@@ -1,7 +1,7 @@
 //! The nodes that a local cluster declares. They bound what is placed here; nothing else makes them real, so virtual
 //! GPUs are welcome.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs, path::Path};
 
 use muster_manifest::quantity;
 use muster_plan::Node;
@@ -35,11 +35,19 @@ enum Amount {
     Text(String),
 }
 
+/// Reads a file of declared nodes; see [`parse`].
+///
+/// # Errors
+/// The file can't be read, or what is wrong in it, for people.
+pub fn read(file: &Path) -> Result<Vec<Node>, String> {
+    parse(&fs::read_to_string(file).map_err(|cause| cause.to_string())?)
+}
+
 /// Reads YAML: a list of `{name, labels, taints, allocatable}` with quantities as in Kubernetes.
 ///
 /// # Errors
 /// What is wrong, for people.
-pub fn read(text: &str) -> Result<Vec<Node>, String> {
+pub fn parse(text: &str) -> Result<Vec<Node>, String> {
     let declared: Vec<Declared> = serde_saphyr::from_str(text).map_err(|cause| cause.to_string())?;
     let mut nodes = BTreeMap::new();
     for one in declared {
@@ -80,7 +88,7 @@ mod tests {
 
     #[test]
     fn reads_quantities_and_sorts_by_name() {
-        let nodes = read("- {name: b, allocatable: {cpu: 1500m}}\n- name: a\n  labels: {zone: x}\n  taints: [{key: k, effect: NoSchedule}]\n  allocatable: {cpu: 2, memory: 1Gi, nvidia.com/gpu: 8}\n").unwrap();
+        let nodes = parse("- {name: b, allocatable: {cpu: 1500m}}\n- name: a\n  labels: {zone: x}\n  taints: [{key: k, effect: NoSchedule}]\n  allocatable: {cpu: 2, memory: 1Gi, nvidia.com/gpu: 8}\n").unwrap();
         assert_eq!(nodes[0].name, "a");
         assert_eq!(nodes[0].allocatable["cpu"], 2000);
         assert_eq!(nodes[0].free["memory"], 1 << 30);
@@ -91,10 +99,12 @@ mod tests {
     #[test]
     fn says_which_node_is_wrong() {
         assert!(
-            read("- {name: a, allocatable: {cpu: much}}").unwrap_err().starts_with("node a: cpu \"much\"")
+            parse("- {name: a, allocatable: {cpu: much}}").unwrap_err().starts_with("node a: cpu \"much\"")
         );
         assert!(
-            read("- {name: a, allocatable: {}}\n- {name: a, allocatable: {}}").unwrap_err().contains("twice")
+            parse("- {name: a, allocatable: {}}\n- {name: a, allocatable: {}}")
+                .unwrap_err()
+                .contains("twice")
         );
     }
 }

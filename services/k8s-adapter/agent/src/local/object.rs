@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fs, io, path::PathBuf, time::Duration};
 
+use std::sync::Arc;
+
 use muster_manifest::execution::{self, Execution};
 use muster_plan::{Binding, Done, Key, Node, Object as Seen, Observed};
 use muster_proto::{LegSpec, Phase};
@@ -208,7 +210,7 @@ pub fn observe(shared: &Shared) -> io::Result<Observed> {
 fn survey(shared: &Shared) -> io::Result<(BTreeMap<Key, Seen>, Vec<Node>)> {
     let (mut objects, mut nodes) = (BTreeMap::new(), shared.config.nodes.clone());
     for object in Object::all(shared)? {
-        let looked = seen(&object).and_then(|seen| Ok((seen, object.pods()?)));
+        let looked = seen(&object).and_then(|seen| Ok((seen, pods_of(shared, &object)?)));
         let (seen, pods) = match looked {
             Err(_) if !object.dir.exists() => continue, // removed meanwhile
             looked => looked?,
@@ -219,6 +221,16 @@ fn survey(shared: &Shared) -> io::Result<(BTreeMap<Key, Seen>, Vec<Node>)> {
         objects.insert(object.key, seen);
     }
     Ok((objects, nodes))
+}
+
+/// They never change, and a look must be quick.
+fn pods_of(shared: &Shared, object: &Object) -> io::Result<Arc<[Pod]>> {
+    if let Some(pods) = shared.memory().pods.get(&object.uid) {
+        return Ok(pods.clone());
+    }
+    let pods: Arc<[Pod]> = object.pods()?.into();
+    shared.memory().pods.insert(object.uid.clone(), pods.clone());
+    Ok(pods)
 }
 
 fn is_over(phase: Phase) -> bool {

@@ -16,10 +16,10 @@ use super::{
     Shared,
     attempt::{Attempt, Next},
     files, object,
-    object::Object,
+    object::{Object, Pod},
 };
 use crate::{
-    proc::{ATTEMPT, POD},
+    proc::{ATTEMPT, CLUSTER_DIR, POD},
     shim::{Run, work_dir},
 };
 
@@ -28,6 +28,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Spares work; nothing here is needed to be right.
 #[derive(Default)]
 pub struct Memory {
+    /// By uid.
+    pub pods: BTreeMap<String, Arc<[Pod]>>,
     attempts: BTreeMap<String, Arc<Attempt>>,
     /// Shims that were started but may not have claimed their pod yet.
     spawned: BTreeMap<(String, String), Instant>,
@@ -64,7 +66,9 @@ fn pass(shared: &Arc<Shared>) -> io::Result<()> {
         }
     }
     let tokens: BTreeSet<_> = objects.iter().map(Object::token).collect();
+    let uids: BTreeSet<_> = objects.iter().map(|object| &object.uid).collect();
     let mut memory = shared.memory();
+    memory.pods.retain(|uid, _| uids.contains(uid));
     memory.shims.retain_mut(|shim| matches!(shim.try_wait(), Ok(None)));
     memory.attempts.retain(|token, _| tokens.contains(token));
     memory.progress.retain(|token, _| tokens.contains(token));
@@ -160,7 +164,7 @@ fn spawn(shared: &Shared, attempt: &Attempt, run: &Run) -> io::Result<Child> {
     let complaints = fs::OpenOptions::new().create(true).append(true).open(dir.join("shim.err"))?;
     let mut command = Command::new(program);
     command.args(arguments).arg(&dir).env_clear().env("PATH", &shared.config.path);
-    command.env(ATTEMPT, &run.token).env(POD, &run.pod);
+    command.env(ATTEMPT, &run.token).env(POD, &run.pod).env(CLUSTER_DIR, shared.config.folder());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(complaints);
     command.spawn().map_err(|cause| io::Error::other(format!("shim {program}: {cause}")))
 }
