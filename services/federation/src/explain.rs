@@ -14,7 +14,6 @@ pub fn explain(config: &Config, state: &State, id: &WorkloadId, now: Timestamp) 
     if let Some(attempt) = row.live() {
         return Some(live(config, gang, attempt, now));
     }
-    row.reservation?;
     if row.may_offer() {
         return Some(match Room::new(state).choose(row, gang) {
             Ok(cluster) => Why {
@@ -25,7 +24,8 @@ pub fn explain(config: &Config, state: &State, id: &WorkloadId, now: Timestamp) 
             Err(misses) => nowhere(misses),
         });
     }
-    if row.exhausted {
+    // Also after its quota has gone back: that is why it waits.
+    if row.exhausted && !row.barrier() {
         return Some(Room::new(state).choose(row, gang).map_or_else(nowhere, |cluster| Why {
             reason: "WaitingForQuota",
             message: format!("it fits into cluster {cluster} now; its quota is reserved anew first"),

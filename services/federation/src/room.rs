@@ -4,19 +4,18 @@
 use std::collections::BTreeMap;
 
 use muster_model::lifecycle::Workload;
-use muster_proto as proto;
 
 use crate::{
     State,
     gang::Gang,
-    usage::{ALL, UsedKey},
+    usage::{ALL, AmountKey},
 };
 
 /// Free capacity as one decision sees it.
 pub struct Room<'a> {
     state: &'a State,
-    /// Capacity and usage, looked up once.
-    levels: BTreeMap<UsedKey, Level>,
+    /// Capacity and usage by cluster, looked up once.
+    levels: BTreeMap<&'a str, BTreeMap<AmountKey, Level>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,24 +101,58 @@ impl<'a> Room<'a> {
     /// # Errors
     /// Every cluster's reason, when none takes it.
     pub fn choose(&mut self, row: &Workload, gang: &Gang) -> Result<String, Vec<(String, Miss)>> {
-        let mut best: Option<(i128, String)> = None;
+        let needs = needs(gang);
+        let mut best: Option<(i128, &str)> = None;
         let mut misses = Vec::new();
-        let clusters: Vec<String> = self.state.lifecycle.clusters().map(|(name, _)| name.clone()).collect();
-        for cluster in clusters {
-            match self.spare(&cluster, row, gang) {
-                Ok(spare) if best.as_ref().is_none_or(|(least, _)| spare < *least) => {
-                    best = Some((spare, cluster));
+        for (cluster, _) in self.state.lifecycle.clusters() {
+            let found = self.spare(cluster, row, gang, &needs).and_then(|spare| {
+                // Nodes are looked at last, and only where it makes a difference.
+                let better = best.is_none_or(|(least, _)| spare < least);
+                if better {
+                    self.nodes_fit(cluster, gang).map(|()| best = Some((spare, cluster)))
+                } else {
+                    Ok(())
                 }
-                Ok(_) => {}
-                Err(miss) => misses.push((cluster, miss)),
+            });
+            if let Err(miss) = found {
+                misses.push((cluster.clone(), miss));
             }
         }
-        best.map(|(_, cluster)| cluster).ok_or(misses)
+        best.map(|(_, cluster)| cluster.to_owned()).ok_or(misses)
     }
 
     /// How often the gang would fit once more, in thousandths.
-    fn spare(&mut self, cluster: &str, row: &Workload, gang: &Gang) -> Result<i128, Miss> {
+    fn spare(
+        &mut self,
+        cluster: &'a str,
+        row: &Workload,
+        gang: &Gang,
+        needs: &[(AmountKey, i128)],
+    ) -> Result<i128, Miss> {
         self.closed(cluster, row, gang)?;
+        let mut spare = i128::MAX;
+        let mut waits = None;
+        for (key, need) in needs {
+            let (need, level) = (*need, self.level(cluster, key));
+            let free = level.capacity - level.committed - level.offered;
+            if need > level.capacity - level.committed {
+                let (flavor, resource) = key.clone();
+                return Err(Miss::Short { flavor, resource, need, level });
+            }
+            if need > free {
+                let (flavor, resource) = key.clone();
+                waits.get_or_insert(Miss::Offered { flavor, resource, need, level });
+            } else {
+                spare = spare.min((free - need).saturating_mul(1000) / need);
+            }
+        }
+        match waits {
+            Some(waits) => self.nodes_fit(cluster, gang).and(Err(waits)),
+            None => Ok(spare),
+        }
+    }
+
+    fn nodes_fit(&self, cluster: &str, gang: &Gang) -> Result<(), Miss> {
         for assigned in &gang.assigned {
             let Some(set) = gang.pod_set(&assigned.pod_set) else { continue };
             let flavors: Vec<&str> = assigned.flavors.values().map(String::as_str).collect();
@@ -129,21 +162,7 @@ impl<'a> Room<'a> {
                 return Err(Miss::Nodes { pod_set, count, at_most });
             }
         }
-        let mut spare = i128::MAX;
-        let mut waits = None;
-        for (flavor, resource, need) in needs(gang, cluster) {
-            let level = self.level(cluster, &flavor, &resource);
-            let free = level.capacity - level.committed - level.offered;
-            if need > level.capacity - level.committed {
-                return Err(Miss::Short { flavor, resource, need, level });
-            }
-            if need > free {
-                waits.get_or_insert(Miss::Offered { flavor, resource, need, level });
-            } else {
-                spare = spare.min((free - need).saturating_mul(1000) / need);
-            }
-        }
-        waits.map_or(Ok(spare), Err)
+        Ok(())
     }
 
     fn closed(&self, cluster: &str, row: &Workload, gang: &Gang) -> Result<(), Miss> {
@@ -167,46 +186,44 @@ impl<'a> Room<'a> {
         if stands { Err(Miss::Refused) } else { Ok(()) }
     }
 
-    fn level(&mut self, cluster: &str, flavor: &str, resource: &str) -> Level {
-        let key = (cluster.to_owned(), flavor.to_owned(), resource.to_owned());
-        if let Some(level) = self.levels.get(&key) {
+    fn level(&mut self, cluster: &'a str, key: &AmountKey) -> Level {
+        let levels = self.levels.entry(cluster).or_default();
+        if let Some(level) = levels.get(key) {
             return *level;
         }
-        let named = (flavor != ALL).then_some(flavor);
-        let used = self.state.usage.of(&key);
+        let (flavor, resource) = key;
+        let named = (flavor != ALL).then_some(flavor.as_str());
+        let used = self.state.usage.of(&(cluster.to_owned(), flavor.clone(), resource.clone()));
         let level = Level {
             capacity: self.state.nodes.capacity(cluster, named, resource),
             committed: used.committed,
             offered: used.offered,
         };
-        self.levels.insert(key, level);
+        levels.insert(key.clone(), level);
         level
     }
 
     /// This decision offers the gang to this cluster.
     pub fn take(&mut self, cluster: &str, gang: &Gang) {
-        for (flavor, resource, need) in needs(gang, cluster) {
-            let mut level = self.level(cluster, &flavor, &resource);
-            level.offered += need;
-            self.levels.insert((cluster.to_owned(), flavor, resource), level);
+        let Some(levels) = self.levels.get_mut(cluster) else { return };
+        for (key, need) in needs(gang) {
+            if let Some(level) = levels.get_mut(&key) {
+                level.offered += need;
+            }
         }
     }
 }
 
 /// What a gang needs of each flavor, and of the cluster as a whole.
-fn needs(gang: &Gang, cluster: &str) -> Vec<(String, String, i128)> {
-    let leg: proto::Leg = gang.whole(cluster);
-    let mut sums: BTreeMap<(String, String), i128> = BTreeMap::new();
-    for part in gang.amounts(&leg) {
+fn needs(gang: &Gang) -> Vec<(AmountKey, i128)> {
+    let mut own: BTreeMap<AmountKey, i128> = BTreeMap::new();
+    let mut all: BTreeMap<AmountKey, i128> = BTreeMap::new();
+    for part in gang.amounts(&gang.whole("")) {
+        *all.entry((ALL.to_owned(), part.resource.clone())).or_default() += part.amount;
         if part.flavor != ALL {
-            *sums.entry((part.flavor, part.resource.clone())).or_default() += part.amount;
+            *own.entry((part.flavor, part.resource)).or_default() += part.amount;
         }
-        *sums.entry((ALL.to_owned(), part.resource)).or_default() += part.amount;
     }
     // The cluster's sum last: a shortage is better named by its flavor.
-    let (all, own): (Vec<_>, Vec<_>) = sums
-        .into_iter()
-        .map(|((flavor, resource), need)| (flavor, resource, need))
-        .partition(|need| need.0 == ALL);
     own.into_iter().chain(all).collect()
 }

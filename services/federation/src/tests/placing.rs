@@ -153,7 +153,9 @@ fn a_refusal_stands_until_something_changes_in_that_cluster() {
     assert!(matches!(facts[..], [Kind::PlacementWithdrawn(_), Kind::PlacementExhausted(_)]), "{facts:?}");
     assert_eq!(exhausted(&facts[1..]), [("c1".to_owned(), reason.clone()), ("c2".to_owned(), reason)]);
     world.release(id);
+    assert_eq!(world.why(id).reason, "NoClusterFits", "still so when its quota has gone back");
     world.agent("c2");
+    assert_eq!(world.why(id).reason, "WaitingForQuota");
     world.reserve(id, &[(GPU, "a100")]);
     assert_eq!(world.run(id), "c2");
 }
