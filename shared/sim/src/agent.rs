@@ -13,6 +13,8 @@ use crate::{
 };
 
 const AGENT_TICK_US: i64 = SECOND;
+/// An agent that hears only another generation for so long is of a log that is no more.
+const FOREIGN_US: i64 = 30 * SECOND;
 
 /// One process slot of an agent.
 pub struct AgentSlot {
@@ -21,23 +23,28 @@ pub struct AgentSlot {
     pub name: String,
     pub life: u32,
     booted: i64,
+    /// When it last heard a desired state of its own generation.
+    own_heard: i64,
 }
 
 impl AgentSlot {
     #[must_use]
     pub const fn new(cluster: usize) -> Self {
-        Self { cluster, agent: None, name: String::new(), life: 0, booted: 0 }
+        Self { cluster, agent: None, name: String::new(), life: 0, booted: 0, own_heard: 0 }
     }
 }
 
-fn name_of(key: &Key) -> Name {
+/// Whose object bears this name.
+#[must_use]
+pub const fn name_of(key: &Key) -> Name {
     (WorkloadId { generation: key.generation, request: key.request, index: key.index }, key.attempt)
 }
 
 impl World {
     pub fn agent_start(&mut self, a: usize, life: u32) -> Result<(), Violation> {
         let now = self.now;
-        let Some(slot) = self.agents.get_mut(a).filter(|slot| slot.life == life && slot.agent.is_none()) else {
+        let Some(slot) = self.agents.get_mut(a).filter(|slot| slot.life == life && slot.agent.is_none())
+        else {
             return Ok(());
         };
         let Some(cluster) = self.clusters.get(slot.cluster).filter(|cluster| !cluster.destroyed) else {
@@ -45,6 +52,7 @@ impl World {
         };
         slot.name = format!("a{a}.{life}");
         slot.booted = now - 1;
+        slot.own_heard = now;
         let config = Config { heartbeat_us: 2_000_000, ..Config::new(&cluster.name, &slot.name, "local") };
         slot.agent = Some(Agent::new(config));
         self.say(|_| format!("agent {a} starts"));
@@ -64,6 +72,17 @@ impl World {
         let Some(slot) = self.agents.get_mut(a).filter(|slot| slot.life == life) else { return Ok(()) };
         let c = slot.cluster;
         let Some(agent) = &mut slot.agent else { return Ok(()) };
+        if let muster_plan::Input::Desired(desired) = &input {
+            if agent.generation().is_none_or(|known| known == desired.generation) {
+                slot.own_heard = self.now;
+            } else if self.now - slot.own_heard > FOREIGN_US {
+                // As the agent's process does: it ends, and its supervisor starts it anew.
+                self.stats.count("agent: another generation");
+                self.end_agent(a);
+                self.after(SECOND, Event::AgentStart { a, life: life + 1 });
+                return Ok(());
+            }
+        }
         // The clock first: what an answer means depends on when it came.
         let mono = (self.now - slot.booted).unsigned_abs();
         let mut effects = agent.step(muster_plan::Input::Tick(mono));
@@ -132,7 +151,9 @@ impl World {
             }
             Call::Act { id, action } => {
                 let (done, happened) = cluster.act(&action);
-                self.say(|_| format!("c{c} {:?} {} → {done:?}, {happened:?}", action_name(&action), action.key()));
+                self.say(|_| {
+                    format!("c{c} {:?} {} → {done:?}, {happened:?}", action_name(&action), action.key())
+                });
                 self.happened(c, &action.key(), happened)?;
                 muster_plan::Input::Acted { id, done }
             }
@@ -161,7 +182,8 @@ impl World {
                 let good = !self.dice.chance(self.options.fails);
                 self.after(runs, Event::ProcessEnd { c, uid: uid.clone(), good });
                 let fake = self.dice.below(4) == 0;
-                if let Some(thing) = self.clusters.get_mut(c).and_then(|cluster| cluster.by_uid(&uid)).filter(|_| fake)
+                if let Some(thing) =
+                    self.clusters.get_mut(c).and_then(|cluster| cluster.by_uid(&uid)).filter(|_| fake)
                 {
                     thing.object.phase = Phase::Ready;
                     thing.object.address = format!("{uid}:6379");
@@ -182,7 +204,8 @@ impl World {
     /// The agents may see that something changed.
     fn watch(&mut self, c: usize) {
         for a in 0..self.agents.len() {
-            let Some(slot) = self.agents.get(a).filter(|slot| slot.cluster == c && slot.agent.is_some()) else {
+            let Some(slot) = self.agents.get(a).filter(|slot| slot.cluster == c && slot.agent.is_some())
+            else {
                 continue;
             };
             let life = slot.life;
@@ -194,7 +217,9 @@ impl World {
     }
 
     pub fn process_end(&mut self, c: usize, uid: &str, good: bool) -> Result<(), Violation> {
-        let Some(thing) = self.clusters.get_mut(c).and_then(|cluster| cluster.by_uid(uid)) else { return Ok(()) };
+        let Some(thing) = self.clusters.get_mut(c).and_then(|cluster| cluster.by_uid(uid)) else {
+            return Ok(());
+        };
         if !thing.runs() {
             return Ok(());
         }
@@ -230,8 +255,16 @@ impl World {
             return;
         }
         let time = Timestamp(self.now);
+        self.say(|_| {
+            let Report { agent, epoch, echo, generation, .. } = report;
+            let legs: Vec<_> =
+                report.legs.iter().map(|leg| format!("{} {:?}", leg.uid, leg.phase())).collect();
+            format!("{agent} reports: epoch {epoch} echo {echo} generation {generation:x} {legs:?}")
+        });
         for r in 0..self.replicas.len() {
-            let Some(replica) = self.replicas.get(r).filter(|replica| replica.host.is_some()) else { continue };
+            let Some(replica) = self.replicas.get(r).filter(|replica| replica.host.is_some()) else {
+                continue;
+            };
             let listens = match self.kinds.get(replica.kind) {
                 Some(Kind::Desk(name)) => *name == report.cluster,
                 Some(Kind::Federation) => true,
@@ -250,17 +283,29 @@ impl World {
     }
 
     pub fn send_desired(&mut self, desired: &Desired) {
-        let Some(c) = self.clusters.iter().position(|cluster| cluster.name == desired.cluster) else { return };
+        let Some(c) = self.clusters.iter().position(|cluster| cluster.name == desired.cluster) else {
+            return;
+        };
         if self.is_dark(c) {
             return;
         }
+        self.say(|_| {
+            let Desired { seq, epoch, generation, .. } = desired;
+            let verbs: Vec<_> =
+                desired.legs.iter().map(|leg| format!("{:?} {}", leg.verb(), leg.uid)).collect();
+            format!("c{c} shall hold: seq {seq} epoch {epoch} generation {generation:x} {verbs:?}")
+        });
         for a in 0..self.agents.len() {
-            let Some(slot) = self.agents.get(a).filter(|slot| slot.cluster == c && slot.agent.is_some()) else {
+            let Some(slot) = self.agents.get(a).filter(|slot| slot.cluster == c && slot.agent.is_some())
+            else {
                 continue;
             };
             let life = slot.life;
             for delay in self.mail() {
-                self.after(delay, Event::Agent { a, life, input: muster_plan::Input::Desired(desired.clone()) });
+                self.after(
+                    delay,
+                    Event::Agent { a, life, input: muster_plan::Input::Desired(desired.clone()) },
+                );
             }
         }
     }
@@ -291,4 +336,3 @@ fn action_name(action: &muster_plan::Action) -> &'static str {
         muster_plan::Action::Remove { .. } => "remove",
     }
 }
-

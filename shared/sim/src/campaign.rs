@@ -73,7 +73,10 @@ pub fn campaign(from: u64, seeds: u64, defect: Option<Defect>) -> Outcome {
             if told.elapsed() >= Duration::from_secs(10) {
                 told = Instant::now();
                 let done = done.load(Ordering::Relaxed);
-                eprintln!("{done} of {seeds} seeds, {:.1} seeds/s", done as f64 / began.elapsed().as_secs_f64());
+                eprintln!(
+                    "{done} of {seeds} seeds, {:.1} seeds/s",
+                    done as f64 / began.elapsed().as_secs_f64()
+                );
             }
         }
     });

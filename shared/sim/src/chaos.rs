@@ -142,7 +142,7 @@ impl World {
         Ok(())
     }
 
-    fn restart_agents(&mut self, c: usize) {
+    pub fn restart_agents(&mut self, c: usize) {
         for a in 0..self.agents.len() {
             let Some(slot) = self.agents.get(a).filter(|slot| slot.cluster == c) else { continue };
             let runs = slot.agent.is_some();
@@ -164,14 +164,16 @@ impl World {
         self.stats.count("fault: log restored to an earlier sequence");
         let cut = head - self.dice.below((head / 2).min(120)) - 1;
         self.say(|_| format!("the log is restored to {cut} of {head}"));
+        // A service that never saw the lost part may make the same ids again before the loss is accepted: what
+        // ran under them in the lost history may run once more.
+        let known: Vec<_> = self.ledger.queued.iter().copied().collect();
+        self.processes.excused.extend(known);
         self.log.cut(cut);
         self.hashes.cut(cut);
         self.reread()?;
         let there = self.clusters.iter().flat_map(|cluster| cluster.things.values());
         let uids: Vec<String> = there.map(|thing| thing.object.uid.clone()).collect();
         self.processes.disown(uids.into_iter(), &self.ledger);
-        let known: Vec<_> = self.ledger.queued.iter().copied().collect();
-        self.processes.excused.extend(known);
         for r in 0..self.replicas.len() {
             self.crash(r);
         }
@@ -186,13 +188,19 @@ impl World {
         let subject = "muster.evt.cell.0";
         let prev = self.log.last_of(subject);
         let hash = self.log.get(prev).map(|record| muster_core::sha256(&record.payload).to_vec());
-        let fact = proto::GenerationStarted {
-            generation: replaces + 1,
-            reason: "accept-loss".to_owned(),
-            replaces,
-        };
+        let fact =
+            proto::GenerationStarted { generation: replaces + 1, reason: "accept-loss".to_owned(), replaces };
         let message = cell_message(prev, hash.unwrap_or_default().into(), fact);
         self.append(subject, prev, message)?;
+        self.rebuild_refused();
+        for c in 0..self.clusters.len() {
+            self.restart_agents(c);
+        }
+        Ok(())
+    }
+
+    /// Images that don't belong to this log are thrown away: `--rebuild`.
+    pub fn rebuild_refused(&mut self) {
         for r in 0..self.replicas.len() {
             let Some(replica) = self.replicas.get_mut(r).filter(|replica| replica.refused) else { continue };
             replica.disk.wipe();
@@ -200,10 +208,6 @@ impl World {
             let life = replica.life;
             self.after(100 * MS, Event::Restart { r, life });
         }
-        for c in 0..self.clusters.len() {
-            self.restart_agents(c);
-        }
-        Ok(())
     }
 
     /// Faults stop. What is broken is mended, and then everything has to finish.

@@ -64,7 +64,13 @@ impl World {
         let node = |n: usize, flavor: &str, cpu: i64, gpu: i64| {
             let allocatable = BTreeMap::from([("cpu".to_owned(), cpu), ("nvidia.com/gpu".to_owned(), gpu)]);
             let labels = BTreeMap::from([("pool".to_owned(), flavor.to_owned())]);
-            Node { name: format!("c{c}n{n}"), labels, free: allocatable.clone(), allocatable, taints: Vec::new() }
+            Node {
+                name: format!("c{c}n{n}"),
+                labels,
+                free: allocatable.clone(),
+                allocatable,
+                taints: Vec::new(),
+            }
         };
         let small = self.dice.between(1, 2) as usize;
         let large = self.dice.between(1, 2) as usize;
@@ -86,7 +92,11 @@ impl World {
         for queue in QUEUES {
             let mut flavors = Vec::new();
             for flavor in FLAVORS {
-                let (cpu, gpu) = if flavor == "small" { (self.dice.between(2, 4), 0) } else { (self.dice.between(3, 8), self.dice.between(2, 4)) };
+                let (cpu, gpu) = if flavor == "small" {
+                    (self.dice.between(2, 4), 0)
+                } else {
+                    (self.dice.between(4, 8), self.dice.between(2, 4))
+                };
                 for (resource, amount) in [("cpu", cpu * 1000), ("nvidia.com/gpu", gpu)] {
                     let key = (format!("cq-{queue}"), flavor.to_owned(), resource.to_owned());
                     self.processes.quota.insert(key, amount);
@@ -189,7 +199,11 @@ impl World {
             1 => {
                 let manifest = Bytes::from_static(b"{\"kind\":\"Job\",\"spec\":{}}");
                 let submit = proto::Submit { manifest, ..Default::default() };
-                self.ask("default", vec![command::Kind::Submit(submit.clone()), command::Kind::Submit(submit)], "");
+                self.ask(
+                    "default",
+                    vec![command::Kind::Submit(submit.clone()), command::Kind::Submit(submit)],
+                    "",
+                );
             }
             2 => {
                 let job = self.job(&format!("foreign-{n}"));
@@ -202,9 +216,20 @@ impl World {
         }
     }
 
-    /// The operator declares dead what is destroyed, once it is suspected.
+    /// The operator declares dead what is destroyed, once it is suspected, and sees to it that
+    /// there is an agent and that nobody stays away because of an image of a lost history.
     pub fn operator(&mut self) -> Result<(), Violation> {
         self.after(2 * SECOND, Event::Operator);
+        if self.stats.of("accept-loss") > 0 {
+            // An old image may come to light long after.
+            self.rebuild_refused();
+        }
+        for c in 0..self.clusters.len() {
+            let alive = self.agents.iter().any(|slot| slot.cluster == c && slot.agent.is_some());
+            if !alive && self.dice.below(4) == 0 {
+                self.restart_agents(c);
+            }
+        }
         let destroyed: Vec<String> = self
             .clusters
             .iter()

@@ -147,8 +147,13 @@ impl Cluster {
         }
         self.uids += 1;
         let uid = format!("{}-{}-{}", self.name, self.incarnation, self.uids);
-        let object =
-            Object { uid, phase: Phase::Stopped, reason: String::new(), exit_code: None, address: String::new() };
+        let object = Object {
+            uid,
+            phase: Phase::Stopped,
+            reason: String::new(),
+            exit_code: None,
+            address: String::new(),
+        };
         let thing = Thing { key, object, spec: spec.clone(), bindings: bindings.to_vec(), killing: false };
         self.things.insert(key, thing);
         (Done::Ok, Happened::Nothing)

@@ -87,7 +87,8 @@ impl Disk {
         if self.now.meta.position == 0 && self.now.rows.is_empty() {
             return None;
         }
-        let rows = self.now.rows.iter().map(|((table, key), row)| ((*table).to_owned(), key.clone(), row.clone()));
+        let rows =
+            self.now.rows.iter().map(|((table, key), row)| ((*table).to_owned(), key.clone(), row.clone()));
         Some(Image { meta: self.now.meta.clone(), rows: rows.collect() })
     }
 }

@@ -1,7 +1,9 @@
 //! The services behind one face: what drives them need not know which one it is.
 
 use muster_admission::Admission;
-use muster_core::{CorruptRow, Driver, Effect, Identity, Image, ImageMeta, Input, Position, Service, Stop, Timestamp};
+use muster_core::{
+    CorruptRow, Driver, Effect, Identity, Image, ImageMeta, Input, Position, Service, Stop, Timestamp,
+};
 use muster_desk::Desk;
 use muster_federation::Federation;
 use muster_queue::Queue;

@@ -58,7 +58,13 @@ fn main() -> ExitCode {
     }
     let outcome = campaign(args.from, args.seeds, found);
     match name {
-        Some(name) => if tell_defect(name, &args, &outcome) { ExitCode::SUCCESS } else { ExitCode::FAILURE },
+        Some(name) => {
+            if tell_defect(name, &args, &outcome) {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
+        }
         None => tell(&outcome),
     }
 }
@@ -125,6 +131,7 @@ fn tell_defect(name: &str, args: &Args, outcome: &Outcome) -> bool {
 }
 
 fn all_defects(args: &Args) -> ExitCode {
-    let found = DEFECTS.map(|(name, defect)| tell_defect(name, args, &campaign(args.from, args.seeds, Some(defect))));
+    let found =
+        DEFECTS.map(|(name, defect)| tell_defect(name, args, &campaign(args.from, args.seeds, Some(defect))));
     if found.iter().all(|found| *found) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -127,7 +127,9 @@ impl World {
         }
         let life = replica.life;
         self.step(r, Input::Records(records))?;
-        let Some(replica) = self.replicas.get_mut(r).filter(|replica| replica.life == life) else { return Ok(()) };
+        let Some(replica) = self.replicas.get_mut(r).filter(|replica| replica.life == life) else {
+            return Ok(());
+        };
         if let Some(host) = &mut replica.host {
             replica.clock.not_before(Timestamp(host.meta().last_now_us));
             let position = host.position();
@@ -161,10 +163,13 @@ impl World {
             self.stats.count("request: delivered twice");
             next = self.dice.below(next);
         }
+        replica.requests_read = replica.requests_read.max(after);
         let batch: Vec<_> = self.requests.iter().skip(next as usize).take(8).cloned().collect();
         let life = replica.life;
         for request in batch {
-            let Some(replica) = self.replicas.get_mut(r).filter(|replica| replica.life == life) else { break };
+            let Some(replica) = self.replicas.get_mut(r).filter(|replica| replica.life == life) else {
+                break;
+            };
             replica.requests_read = replica.requests_read.max(request.seq);
             self.step(r, Input::Incoming(Incoming::Request(request)))?;
         }
@@ -258,7 +263,8 @@ impl World {
         let id = publish.id;
         let replica = self.replicas.get(r);
         let wall = Timestamp(self.now);
-        let now = replica.and_then(|replica| replica.clock.now(self.now - replica.booted, wall).ok().flatten());
+        let now =
+            replica.and_then(|replica| replica.clock.now(self.now - replica.booted, wall).ok().flatten());
         if now.is_none_or(|now| now.since(publish.decided) > STALE_US) {
             self.stats.count("publish: stale");
             self.tell(r, 1, ToReplica::Ack { id, outcome: Outcome::Stale });
@@ -388,9 +394,10 @@ impl World {
         let at_position = self.log.get(meta.position).map(|record| record.payload.clone());
         let verdict = verify(&meta, self.ledger.generation, 1, self.log.head(), at_position.as_deref());
         if let Err(refused) = verdict {
-            if matches!(refused, Refused::LogIsShorter { .. }) {
-                self.stats.count("restart: refused, log is shorter");
-            }
+            self.stats.count(match refused {
+                Refused::LogIsShorter { .. } => "restart: refused, log is shorter",
+                _ => "restart: refused, another history",
+            });
             replica.refused = true;
             return Ok(());
         }

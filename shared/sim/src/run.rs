@@ -4,6 +4,8 @@ use muster_core::{defect, defect::Defect};
 use muster_proto::Result as Finish;
 
 use crate::{
+    agent::name_of,
+    cluster::Thing,
     options::{BUDGET_US, FAULTS_US, QUIET_US, SECOND},
     oracle::Violation,
     stats::Stats,
@@ -96,7 +98,16 @@ fn judge(world: &mut World) -> Result<(), Violation> {
         }
     }
     for cluster in &world.clusters {
-        let left = cluster.things.values().find(|thing| !world.processes.is_stray(&thing.object.uid));
+        // A create may land after the log that asked for it was lost.
+        let unknown = |thing: &Thing| {
+            let (id, attempt) = name_of(&thing.key);
+            let known = world.reference.workload(&id).map_or(0, |row| row.attempts);
+            world.stats.of("accept-loss") > 0 && attempt > known
+        };
+        let left = cluster
+            .things
+            .values()
+            .find(|thing| !world.processes.is_stray(&thing.object.uid) && !unknown(thing));
         if let Some(thing) = left {
             let detail = format!("{} {} {:?}", cluster.name, thing.key, thing.object);
             return Err(Violation::new("nothing is left in a cluster at the end", detail));

@@ -44,25 +44,72 @@ pub enum ToReplica {
 
 #[derive(Clone, Debug)]
 pub enum Event {
-    Replica { r: usize, life: u32, what: ToReplica },
-    Restart { r: usize, life: u32 },
+    Replica {
+        r: usize,
+        life: u32,
+        what: ToReplica,
+    },
+    Restart {
+        r: usize,
+        life: u32,
+    },
     /// A publish reaches the server; only the first copy is answered.
-    Arrive { r: usize, life: u32, publish: Publish, answer: bool },
-    Agent { a: usize, life: u32, input: muster_plan::Input },
-    AgentTick { a: usize, life: u32 },
-    AgentStart { a: usize, life: u32 },
-    Api { c: usize, incarnation: u32, a: usize, life: u32, call: Call, answer: bool },
-    ProcessEnd { c: usize, uid: String, good: bool },
-    Removed { c: usize, uid: String },
-    NodeBack { c: usize },
-    Client { n: u64 },
-    Cancel { request: u64, index: u32 },
+    Arrive {
+        r: usize,
+        life: u32,
+        publish: Publish,
+        answer: bool,
+    },
+    Agent {
+        a: usize,
+        life: u32,
+        input: muster_plan::Input,
+    },
+    AgentTick {
+        a: usize,
+        life: u32,
+    },
+    AgentStart {
+        a: usize,
+        life: u32,
+    },
+    Api {
+        c: usize,
+        incarnation: u32,
+        a: usize,
+        life: u32,
+        call: Call,
+        answer: bool,
+    },
+    ProcessEnd {
+        c: usize,
+        uid: String,
+        good: bool,
+    },
+    Removed {
+        c: usize,
+        uid: String,
+    },
+    NodeBack {
+        c: usize,
+    },
+    Client {
+        n: u64,
+    },
+    Cancel {
+        request: u64,
+        index: u32,
+    },
     Operator,
     Chaos,
     Restore,
     AcceptLoss,
-    Rebuild { c: usize },
-    Destroy { c: usize },
+    Rebuild {
+        c: usize,
+    },
+    Destroy {
+        c: usize,
+    },
     Heal,
 }
 
@@ -259,7 +306,8 @@ impl World {
     pub fn append(&mut self, subject: &str, expect: Seq, payload: Bytes) -> Result<Option<Seq>, Violation> {
         let time = Timestamp(self.now);
         let Some(seq) = self.log.publish(subject, expect, payload.clone(), time) else { return Ok(None) };
-        self.trace.add(seq ^ u64::from(payload.iter().fold(0u32, |sum, b| sum.rotate_left(5) ^ u32::from(*b))));
+        self.trace
+            .add(seq ^ u64::from(payload.iter().fold(0u32, |sum, b| sum.rotate_left(5) ^ u32::from(*b))));
         self.read(seq, true)?;
         for r in 0..self.replicas.len() {
             self.wake_reader(r);
@@ -271,7 +319,8 @@ impl World {
     /// What the message breaks.
     pub fn read(&mut self, seq: Seq, fresh: bool) -> Result<(), Violation> {
         let Some(record) = self.log.get(seq).cloned() else { return Ok(()) };
-        let envelope = decode(&record).map_err(|error| Violation::new("the log can be read", error.to_string()))?;
+        let envelope =
+            decode(&record).map_err(|error| Violation::new("the log can be read", error.to_string()))?;
         let at = At { seq, time: record.time };
         for fact in envelope.facts.into_iter().filter_map(|fact| fact.kind) {
             let event =
@@ -279,7 +328,9 @@ impl World {
             let effective = self.reference.apply(at, &event).is_effective();
             if fresh {
                 self.count_fact(&event.fact, effective);
-                self.say(|_| format!("#{seq} {}{}", if effective { "" } else { "VOID " }, short(&event.fact)));
+                self.say(|_| {
+                    format!("#{seq} {}{}", if effective { "" } else { "VOID " }, short(&event.fact))
+                });
             }
             self.ledger.read(&event.fact, effective)?;
             if effective {

@@ -33,7 +33,13 @@ pub struct Processes {
 impl Processes {
     /// # Errors
     /// A process that should not be.
-    pub fn started(&mut self, uid: &str, name: Name, spec: &LegSpec, ledger: &Ledger) -> Result<(), Violation> {
+    pub fn started(
+        &mut self,
+        uid: &str,
+        name: Name,
+        spec: &LegSpec,
+        ledger: &Ledger,
+    ) -> Result<(), Violation> {
         let (id, attempt) = name;
         let granted = ledger.granted.get(uid) == Some(&name);
         let stray = !granted && self.strays.contains(uid);
@@ -42,7 +48,9 @@ impl Processes {
             return Err(Violation::new("only a granted object starts", detail));
         }
         let queue = ledger.cluster_queue.get(&id).cloned().unwrap_or_default();
-        let running = Running { name, amounts: amounts(&queue, spec), stray };
+        // An object of a lost history may be granted anew under the same name; what it was made for counts no more.
+        let amounts = if self.strays.contains(uid) { Quota::new() } else { amounts(&queue, spec) };
+        let running = Running { name, amounts, stray };
         self.running.insert(uid.to_owned(), running);
         self.one_attempt(uid, name)?;
         self.within_quota()
@@ -53,7 +61,8 @@ impl Processes {
             *other != uid && running.name.0 == id && !running.stray && !self.strays.contains(uid)
         });
         twin.map_or(Ok(()), |(other, running)| {
-            let detail = format!("{id}: attempt {attempt} ({uid}) beside attempt {} ({other})", running.name.1);
+            let detail =
+                format!("{id}: attempt {attempt} ({uid}) beside attempt {} ({other})", running.name.1);
             Err(Violation::new("one attempt runs", detail))
         })
     }
