@@ -1,4 +1,5 @@
 //! The server as a client sees it, over a plain socket.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
 use muster_observe::{Health, Http, metrics, serve};
 use serde_json::{Value, json};

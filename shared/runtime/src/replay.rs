@@ -10,9 +10,7 @@ use std::time::{Duration, Instant};
 
 use muster_bus::{Bus, BusError, Incoming, Log, Reader, names};
 use muster_core::{Driver, Identity, Input, Position, Record, Seq, Service, Stop};
-use muster_proto::Envelope;
-use prost::Message;
-use prost::encoding::{DecodeContext, decode_key, skip_field};
+use prost::encoding::{DecodeContext, decode_key, decode_varint, skip_field};
 
 use crate::export::{self, ExportError};
 use crate::source::record;
@@ -22,7 +20,9 @@ use crate::source::record;
 const WINDOW: usize = 1 << 16;
 /// Messages folded at a time.
 const CHUNK: usize = 8192;
-/// The number of `facts` in the envelope.
+/// The envelope's fields that a refold looks at itself.
+const AS_OF: u32 = 6;
+const STATE_HASH: u32 = 9;
 const FACTS: u32 = 12;
 
 /// Why a log could not be folded to the end.
@@ -130,9 +130,10 @@ impl<S: Service> Refold<S> {
         let to = self.to;
         for record in records.into_iter().filter(|record| record.seq <= to) {
             self.done.messages += 1;
-            self.done.facts += count_facts(&record.payload);
+            let skimmed = skim(&record.payload);
+            self.done.facts += skimmed.facts;
             if record.subject == self.subject {
-                self.note(&record);
+                self.note(record.seq, &skimmed);
             }
             self.ahead.push_back(record);
         }
@@ -164,14 +165,13 @@ impl<S: Service> Refold<S> {
     }
 
     /// What an own message says of an earlier state. One that can't be read halts its scope when folded.
-    fn note(&mut self, record: &Record) {
-        let Ok(envelope) = Envelope::decode(record.payload.clone()) else { return };
-        if envelope.as_of < self.driver.meta().position {
+    fn note(&mut self, seq: Seq, skimmed: &Skimmed<'_>) {
+        if skimmed.as_of < self.driver.meta().position {
             self.done.too_old += 1;
-            return;
+        } else if !skimmed.state_hash.is_empty() {
+            let claim = Claim { seq, hash: skimmed.state_hash.to_vec() };
+            self.claims.entry(skimmed.as_of).or_default().push(claim);
         }
-        let claim = Claim { seq: record.seq, hash: envelope.state_hash.to_vec() };
-        self.claims.entry(envelope.as_of).or_default().push(claim);
     }
 
     /// Folds up to the next sequence that something is said of.
@@ -211,16 +211,35 @@ impl<S: Service> Refold<S> {
     }
 }
 
-/// How many facts an envelope holds, without reading them.
-fn count_facts(payload: &[u8]) -> u64 {
-    let (mut rest, mut count) = (payload, 0);
+/// What a refold looks at in an envelope; folding it reads the rest.
+#[derive(Default)]
+struct Skimmed<'a> {
+    as_of: Seq,
+    state_hash: &'a [u8],
+    facts: u64,
+}
+
+/// Goes over an envelope's fields without reading its facts.
+fn skim(payload: &[u8]) -> Skimmed<'_> {
+    let (mut rest, mut skimmed) = (payload, Skimmed::default());
     while let Ok((field, wire)) = decode_key(&mut rest) {
+        let value = rest;
         if skip_field(wire, field, &mut rest, DecodeContext::default()).is_err() {
             break;
         }
-        count += u64::from(field == FACTS);
+        let mut value = &value[..value.len() - rest.len()];
+        match field {
+            AS_OF => skimmed.as_of = decode_varint(&mut value).unwrap_or(0),
+            STATE_HASH => {
+                // The length is a varint before the bytes.
+                let length = decode_varint(&mut value).unwrap_or(0);
+                skimmed.state_hash = if length == value.len() as u64 { value } else { &[] };
+            }
+            FACTS => skimmed.facts += 1,
+            _ => {}
+        }
     }
-    count
+    skimmed
 }
 
 /// Folds the log that a server holds, up to `to` or its present end.

@@ -1,4 +1,5 @@
 //! Whatever byte is changed on disk: it is said, or the rows are those of some commit.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
 mod common;
 

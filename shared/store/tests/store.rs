@@ -1,4 +1,5 @@
 //! What an image promises while nothing is broken, and who may open it.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
 mod common;
 
