@@ -103,8 +103,8 @@ async fn removal_reaches_grandchildren_that_left_the_session_and_ignore_sigterm(
 #[tokio::test(flavor = "multi_thread")]
 async fn all_pods_of_a_cluster_carry_its_folder() {
     let c = Cluster::new();
-    c.start(key(1), &job(1, "sleep 1000")).await;
-    c.start(key(2), &job(1, "sleep 1000")).await;
+    c.start(key(1), &job(1, "exec sleep 1000")).await;
+    c.start(key(2), &job(1, "exec sleep 1000")).await;
     let mark = format!("MUSTER_CLUSTER_DIR={}", c.file("clusters/here").display());
     let all = || muster_agent::proc::carrying(std::slice::from_ref(&mark)).unwrap().len();
     until("two shims and two sleeps run", || all() == 4).await;

@@ -131,6 +131,14 @@ impl Cluster {
     }
 }
 
+impl Drop for Cluster {
+    /// A failed test leaves nothing that runs.
+    fn drop(&mut self) {
+        let mark = format!("{}={}", proc::CLUSTER_DIR, self.dir.path().join("clusters/here").display());
+        drop(proc::kill_all(&[mark], 0, Duration::from_secs(10)));
+    }
+}
+
 pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let until = tokio::time::Instant::now() + Duration::from_secs(240);
     while !holds() {
