@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_core::{Incoming, Outgoing, RequestMessage, Timestamp};
+use muster_core::{Incoming, Outgoing, RequestMessage, Timestamp, defect, defect::Defect};
 use muster_proto::{BodyRef, RequestRef};
 
 use crate::judge::{Step, Walk};
@@ -83,7 +83,8 @@ impl Inbox {
 
     /// Takes it even without room: leaving it out would look like a gap in REQUESTS.
     fn request(&mut self, state: &State, request: RequestMessage) {
-        if request.seq <= state.lifecycle.cursor().seq || self.messages.contains_key(&request.seq) {
+        let answered = request.seq <= state.lifecycle.cursor().seq && !defect::on(Defect::NoRequestCursor);
+        if answered || self.messages.contains_key(&request.seq) {
             return;
         }
         let (parsed, key) = parse(&request);
@@ -107,7 +108,7 @@ impl Inbox {
                 entry.body = Some(body);
             }
             Some(entry) if entry.body.as_ref().is_some_and(|known| known.seq == seq) => {}
-            _ if state.names_body(request, index, seq) => {}
+            _ if state.names_body(seq) => {}
             _ => _ = self.orphans.insert(seq),
         }
     }
@@ -135,7 +136,7 @@ impl Inbox {
             let pending = first.remove();
             self.commands -= pending.commands.len();
             self.bytes -= pending.bytes;
-            self.forget(state, request, pending.commands);
+            self.forget(state, pending.commands);
         }
         if !self.deleted.is_empty() {
             let asked: BTreeSet<u64> = state.erasing().map(|(_, body)| body).collect();
@@ -144,12 +145,9 @@ impl Inbox {
     }
 
     /// A body that this process stored and that no fact names is to be deleted: it may hold secrets.
-    fn forget(&mut self, state: &State, request: u64, entries: Vec<Entry>) {
-        for (index, entry) in (0..).zip(entries) {
-            if let Some(body) = entry.body.filter(|body| !state.names_body(request, index, body.seq)) {
-                self.orphans.insert(body.seq);
-            }
-        }
+    fn forget(&mut self, state: &State, entries: Vec<Entry>) {
+        let bodies = entries.into_iter().filter_map(|entry| entry.body).map(|body| body.seq);
+        self.orphans.extend(bodies.filter(|body| !state.names_body(*body)));
     }
 
     /// Whether a wish may be made: it did not just fail.

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 
-use muster_core::WorkloadId;
+use muster_core::{WorkloadId, defect, defect::Defect};
 use muster_manifest::workload::JobSpec;
 use muster_model::lifecycle::Cursor;
 use muster_proto::{Policy, RequestRef, policy};
@@ -66,7 +66,12 @@ enum Verdict<'a> {
 
 impl<'a> Walk<'a> {
     pub(crate) fn new(state: &'a State, inbox: &'a Inbox) -> Self {
-        let at = state.lifecycle.cursor();
+        let mut at = state.lifecycle.cursor();
+        if defect::on(Defect::NoRequestCursor)
+            && let Some((first, _)) = inbox.messages.first_key_value()
+        {
+            at = Cursor { seq: first.saturating_sub(1), index: 0 };
+        }
         let messages = inbox.messages.range(at.seq.saturating_add(1)..);
         Self { state, at, messages, message: None, unrecorded: Unrecorded::default(), ended: false }
     }

@@ -30,6 +30,8 @@ pub struct State {
     due_of: Table<WorkloadId, i64>,
     /// Bodies to delete: asked for, and the workload is over.
     erasing: Table<WorkloadId, u64>,
+    /// Sequences in BODIES that workloads name.
+    bodies: Table<u64, ()>,
     pub(crate) key_ages: Table<(i64, String, String), ()>,
     pub(crate) owned: Table<(String, String), ()>,
 }
@@ -106,6 +108,7 @@ impl Default for State {
             due: Table::index("queue.due"),
             due_of: Table::index("queue.due_of"),
             erasing: Table::index("queue.erasing"),
+            bodies: Table::index("queue.bodies"),
             key_ages: Table::index("queue.key_ages"),
             owned: Table::index("queue.owned"),
         }
@@ -126,6 +129,7 @@ impl muster_core::State for State {
         visit(&mut self.due);
         visit(&mut self.due_of);
         visit(&mut self.erasing);
+        visit(&mut self.bodies);
         visit(&mut self.key_ages);
         visit(&mut self.owned);
     }
@@ -181,9 +185,10 @@ impl State {
         WorkloadId { generation: self.lifecycle.generation(), request, index }
     }
 
-    /// Whether the workload of this command has its body at this sequence of BODIES.
-    pub(crate) fn names_body(&self, request: u64, index: u32, body: u64) -> bool {
-        self.jobs.get(&self.id(request, index)).is_some_and(|job| job.body == body)
+    /// Whether a workload has its body at this sequence of BODIES. Of any generation: a body may outlive the
+    /// one in which its workload was queued.
+    pub(crate) fn names_body(&self, body: u64) -> bool {
+        self.bodies.contains(&body)
     }
 
     /// Workloads whose bodies are to be deleted, with the body's sequence; at most 64 at a time.
@@ -231,6 +236,9 @@ impl State {
                 self.due.put((due, id), ());
                 self.due_of.put(id, due);
             }
+        }
+        if let Some(body) = self.jobs.get(&id).map(|job| job.body) {
+            self.bodies.put(body, ());
         }
         let over = self.lifecycle.workload(&id).is_some_and(|row| row.terminal.is_some());
         match self.jobs.get(&id).filter(|job| over && job.erase == Erase::Asked).map(|job| job.body) {

@@ -118,6 +118,7 @@ impl World {
     fn call(&mut self, a: usize, c: usize, call: Call) {
         let life = self.agents.get(a).map_or(0, |slot| slot.life);
         let incarnation = self.clusters.get(c).map_or(0, |cluster| cluster.incarnation);
+        let history = self.history;
         let delay = if self.dice.chance(self.options.late_call) {
             self.stats.count("fault: call late");
             self.dice.between(SECOND, 30 * SECOND)
@@ -127,15 +128,17 @@ impl World {
         if matches!(call, Call::Act { .. }) && self.dice.chance(self.options.double_call) {
             self.stats.count("fault: call landed twice");
             let again = self.dice.between(20 * MS, 20 * SECOND);
-            self.after(again, Event::Api { c, incarnation, a, life, call: call.clone(), answer: false });
+            self.after(
+                again,
+                Event::Api { c, incarnation, history, a, life, call: call.clone(), answer: false },
+            );
         }
-        self.after(delay, Event::Api { c, incarnation, a, life, call, answer: true });
+        self.after(delay, Event::Api { c, incarnation, history, a, life, call, answer: true });
     }
 
     pub fn api(
         &mut self,
-        c: usize,
-        incarnation: u32,
+        (c, incarnation, history): (usize, u32, u32),
         (a, life): (usize, u32),
         call: Call,
         answer: bool,
@@ -154,6 +157,10 @@ impl World {
                 self.say(|_| {
                     format!("c{c} {:?} {} → {done:?}, {happened:?}", action_name(&action), action.key())
                 });
+                if history < self.history {
+                    // It was asked for by a history that is lost.
+                    self.disown();
+                }
                 self.happened(c, &action.key(), happened)?;
                 muster_plan::Input::Acted { id, done }
             }

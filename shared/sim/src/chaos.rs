@@ -171,9 +171,7 @@ impl World {
         self.log.cut(cut);
         self.hashes.cut(cut);
         self.reread()?;
-        let there = self.clusters.iter().flat_map(|cluster| cluster.things.values());
-        let uids: Vec<String> = there.map(|thing| thing.object.uid.clone()).collect();
-        self.processes.disown(uids.into_iter(), &self.ledger);
+        self.disown();
         for r in 0..self.replicas.len() {
             self.crash(r);
         }
@@ -181,9 +179,18 @@ impl World {
         Ok(())
     }
 
+    /// What exists and was not granted by the log as it is now belongs to a lost history.
+    pub fn disown(&mut self) {
+        let there = self.clusters.iter().flat_map(|cluster| cluster.things.values());
+        let uids: Vec<String> = there.map(|thing| thing.object.uid.clone()).collect();
+        self.processes.disown(uids.into_iter(), &self.ledger);
+    }
+
     /// The operator accepts the loss: a new generation, and images ahead of the log are thrown away.
     pub fn accept_loss(&mut self) -> Result<(), Violation> {
         self.stats.count("accept-loss");
+        self.history += 1;
+        self.disown();
         let replaces = self.ledger.generation;
         let subject = "muster.evt.cell.0";
         let prev = self.log.last_of(subject);

@@ -76,6 +76,7 @@ pub enum Event {
     Api {
         c: usize,
         incarnation: u32,
+        history: u32,
         a: usize,
         life: u32,
         call: Call,
@@ -154,6 +155,8 @@ pub struct World {
     pub clusters: Vec<Cluster>,
     pub agents: Vec<AgentSlot>,
     pub ids: u64,
+    /// How often a loss of the log was accepted.
+    pub history: u32,
     /// The lifecycle as all services agree on it: for counting, not for judging.
     pub reference: Lifecycle,
     pub ledger: Ledger,
@@ -200,6 +203,7 @@ impl World {
             clusters: Vec::new(),
             agents: Vec::new(),
             ids: 0,
+            history: 0,
             reference: Lifecycle::default(),
             ledger: Ledger::default(),
             answers: Answers::default(),
@@ -281,8 +285,8 @@ impl World {
             Event::Agent { a, life, input } => self.agent_input(a, life, input),
             Event::AgentTick { a, life } => self.agent_tick(a, life),
             Event::AgentStart { a, life } => self.agent_start(a, life),
-            Event::Api { c, incarnation, a, life, call, answer } => {
-                self.api(c, incarnation, (a, life), call, answer)
+            Event::Api { c, incarnation, history, a, life, call, answer } => {
+                self.api((c, incarnation, history), (a, life), call, answer)
             }
             Event::ProcessEnd { c, uid, good } => self.process_end(c, &uid, good),
             Event::Removed { c, uid } => self.removed(c, &uid),

@@ -409,3 +409,18 @@ fn only_a_suspected_cluster_is_declared_dead() {
     assert_eq!(names(&world.settle()), ["CommandAccepted"]);
     assert!(world.queue.state.lifecycle().cluster("c").unwrap().oath.is_some());
 }
+
+#[test]
+fn the_body_of_a_workload_of_an_earlier_generation_is_not_deleted() {
+    // given a body stored here, and its workload queued
+    let mut world = World::new();
+    world.ask([submit("a")]);
+    world.serve();
+    let facts = world.decided();
+    world.queue.fold("queue", "0", facts);
+    // when a new generation starts before the queue looks at what it has stored
+    let started = GenerationStarted { generation: 8, replaces: GENERATION, ..Default::default() };
+    world.fold("cell", "0", [Kind::GenerationStarted(started)]);
+    // then the body stays
+    assert_eq!(world.wishes(), vec![]);
+}
