@@ -169,6 +169,7 @@ impl World {
         let known: Vec<_> = self.ledger.queued.iter().copied().collect();
         self.processes.excused.extend(known);
         self.log.cut(cut);
+        self.restores += 1;
         self.hashes.cut(cut);
         self.reread()?;
         self.disown();

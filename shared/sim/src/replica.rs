@@ -224,7 +224,7 @@ impl World {
                 if let Some(replica) = self.replicas.get_mut(r) {
                     replica.publish = id;
                 }
-                let publish = Publish { id, subject, expect, payload, decided };
+                let publish = Publish { id, subject, expect, payload, decided, restores: self.restores };
                 if self.dice.below(2) == 0 {
                     return self.send(r, publish);
                 }
@@ -298,6 +298,9 @@ impl World {
     }
 
     pub fn arrive(&mut self, r: usize, life: u32, publish: Publish, answer: bool) -> Result<(), Violation> {
+        if publish.restores < self.restores {
+            return Ok(());
+        }
         let stored = self.append(&publish.subject, publish.expect, publish.payload)?;
         self.stats.count(if stored.is_some() { "publish: stored" } else { "publish: conflict" });
         if !answer {

@@ -29,6 +29,8 @@ pub struct Publish {
     pub expect: Seq,
     pub payload: Bytes,
     pub decided: Timestamp,
+    /// How often the log had been restored: a connection does not outlive its server.
+    pub restores: u32,
 }
 
 /// What reaches a replica.
@@ -155,6 +157,7 @@ pub struct World {
     pub clusters: Vec<Cluster>,
     pub agents: Vec<AgentSlot>,
     pub ids: u64,
+    pub restores: u32,
     /// How often a loss of the log was accepted.
     pub history: u32,
     /// The lifecycle as all services agree on it: for counting, not for judging.
@@ -203,6 +206,7 @@ impl World {
             clusters: Vec::new(),
             agents: Vec::new(),
             ids: 0,
+            restores: 0,
             history: 0,
             reference: Lifecycle::default(),
             ledger: Ledger::default(),

@@ -106,7 +106,7 @@ impl Processes {
     pub fn disown(&mut self, uids: impl Iterator<Item = String>, ledger: &Ledger) {
         self.strays.extend(uids.filter(|uid| !ledger.granted.contains_key(uid)));
         for (uid, running) in &mut self.running {
-            running.stray = self.strays.contains(uid);
+            running.stray = self.strays.contains(uid) && !ledger.granted.contains_key(uid);
         }
     }
 }
