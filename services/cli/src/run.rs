@@ -129,8 +129,9 @@ async fn carry(
         tokio::select! {
             incoming = reader.next() => {
                 let muster_bus::Incoming::Batch(records) = incoming? else { continue };
-                for record in records {
-                    remote.desired.send(record.payload.to_vec()).await?;
+                // Each says all that the cluster shall hold, so of several only the newest matters.
+                if let Some(newest) = records.last() {
+                    remote.desired.send(newest.payload.to_vec()).await?;
                 }
             }
             changed = remote.reports.changed() => {

@@ -102,7 +102,7 @@ pub enum Answer {
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct Workload {
     pub id: String,
     pub tenant: String,
@@ -140,7 +140,7 @@ pub struct Workload {
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct PodSet {
     pub name: String,
     pub count: u32,
@@ -152,7 +152,7 @@ pub struct PodSet {
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct Leg {
     pub cluster: String,
     pub attempt: u32,
@@ -243,4 +243,24 @@ pub struct Event {
     /// Why the fact took no effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub void: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_when_empty_is_empty_when_read() {
+        let workload = Workload {
+            id: "w00000001-1-0".to_owned(),
+            pod_sets: vec![PodSet::default()],
+            legs: vec![Leg::default()],
+            ..Workload::default()
+        };
+        for workload in [workload, Workload::default()] {
+            let text = serde_json::to_string(&Answer::Workload(Box::new(workload))).unwrap();
+            let read: Answer = serde_json::from_str(&text).unwrap();
+            assert_eq!(serde_json::to_string(&read).unwrap(), text);
+        }
+    }
 }

@@ -119,7 +119,7 @@ pub fn amounts(amounts: &BTreeMap<String, i64>) -> String {
     shown.join(" ")
 }
 
-fn workloads(items: &[Workload], wide: bool) -> Table {
+pub fn workloads(items: &[Workload], wide: bool) -> Table {
     let now = output::now_us();
     let pods = |sets: &[PodSet]| sets.iter().map(|set| u64::from(set.count)).sum::<u64>().to_string();
     let clusters =

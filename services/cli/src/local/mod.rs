@@ -17,7 +17,8 @@ mod supervisor;
 mod up;
 
 pub use doctor::doctor;
-pub use down::down;
+pub use down::{down, find};
+pub use nats::generation_message;
 pub use status::status;
 pub use supervisor::supervise;
 pub use up::up;

@@ -1,6 +1,6 @@
 //! The cell's NATS server: its configuration, and provisioning.
 
-use std::{fs, net::TcpListener};
+use std::{cell::RefCell, collections::BTreeMap, fs, net::TcpListener};
 
 use anyhow::{Context as _, Result};
 use muster_bus::{
@@ -20,7 +20,14 @@ pub fn configure(cell: &Cell) -> Result<()> {
         let text = fs::read(cell.credentials(&user.name)).ok()?;
         serde_json::from_slice::<CredentialsFile>(&text).ok().map(|file| file.password)
     };
-    let password = |user: &User| Password::Literal(known(user).unwrap_or_else(random_password));
+    // Asked twice for each user: for the configuration and for the credentials file.
+    let chosen = RefCell::new(BTreeMap::new());
+    let password = |user: &User| {
+        let mut chosen = chosen.borrow_mut();
+        let password =
+            chosen.entry(user.name.clone()).or_insert_with(|| known(user).unwrap_or_else(random_password));
+        Password::Literal(password.clone())
+    };
     let config = ServerConfig {
         layout: &layout,
         listen: format!("127.0.0.1:{}", cell.port),

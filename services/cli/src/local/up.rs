@@ -23,6 +23,8 @@ use crate::{
     output,
 };
 
+/// How long the supervisor may take until its pid is written.
+const START: Duration = Duration::from_secs(2);
 /// How long the cell may take until it answers.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -129,7 +131,8 @@ fn detach(cell: &Cell) -> Result<()> {
 async fn ready(global: &Global, cell: &Cell, name: &str) -> Result<Client> {
     let global =
         Global { context: Some(name.to_owned()), namespace: global.namespace.clone(), output: global.output };
-    let until = Instant::now() + PATIENCE;
+    let began = Instant::now();
+    let until = began + PATIENCE;
     let mut told = Instant::now();
     loop {
         let problem = match Client::connect(&global, As::Operator).await {
@@ -142,6 +145,9 @@ async fn ready(global: &Global, cell: &Cell, name: &str) -> Result<Client> {
                 Err(error) => error.to_string(),
             },
         };
+        if cell.supervisor().is_none() && began.elapsed() > START {
+            bail!("the supervisor has ended: see {}", cell.log("supervisor").display());
+        }
         if Instant::now() >= until {
             bail!(
                 "muster did not come up in {PATIENCE:?}: {problem}. `muster doctor` tells more; logs are in {}",
