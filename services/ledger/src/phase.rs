@@ -3,7 +3,7 @@
 use muster_model::lifecycle::{Attempt, Leg, LegState, Terminal, Workload};
 use muster_proto::Outcome;
 
-/// Queued, Admitted, Placing, Running, Stopping, or how it ended.
+/// Queued, Admitted, Placing, Running, Stopping, Ending, or how it ended.
 pub fn phase(row: &Workload) -> &'static str {
     match row.terminal {
         Some(Terminal::Succeeded) => return "Succeeded",
@@ -16,6 +16,7 @@ pub fn phase(row: &Workload) -> &'static str {
         Some(attempt) if attempt.committed => "Running",
         Some(_) => "Placing",
         None if row.cancel => "Stopping",
+        None if row.won() || row.user_failed() || row.infra_failed() => "Ending",
         None if row.reservation.is_some() => "Admitted",
         None => "Queued",
     }

@@ -114,7 +114,7 @@ pub struct Workload {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_queue: Option<String>,
     pub priority: i32,
-    /// Queued, Admitted, Placing, Running, Stopping, Succeeded, Failed, Cancelled.
+    /// Queued, Admitted, Placing, Running, Stopping, Ending, Succeeded, Failed, Cancelled.
     pub phase: String,
     /// Why it ended or goes round again, as recorded.
     #[serde(skip_serializing_if = "String::is_empty")]

@@ -77,9 +77,18 @@ async fn copy(client: &Client, workload: &Workload, place: &mut Place) -> Result
             Err(BusError::Refused { .. }) if place.from == 0 => return Ok(false),
             Err(error) => bail!("the agent of cluster {} does not answer: {error}", leg.cluster),
         };
+    // A RayJob's output is its entrypoint's, which comes after the head's.
+    let comes_later = workload.kind == "RayJob" && place.pod.is_empty() && !is_driver(&answer.pod);
+    if comes_later && !is_over(workload) {
+        return Ok(false);
+    }
     output::raw(answer.data.as_bytes())?;
     (place.attempt, place.pod, place.from) = (answer.attempt, answer.pod, answer.next);
     Ok(!answer.data.is_empty())
+}
+
+fn is_driver(pod: &str) -> bool {
+    matches!(pod, "submitter-0" | "entrypoint-0")
 }
 
 fn is_over(workload: &Workload) -> bool {
@@ -97,7 +106,9 @@ pub async fn attend(global: &Global, client: &Client, id: &str, show: bool) -> R
             if found.attempts > 0 && found.attempts != place.attempt {
                 place = Place { attempt: found.attempts, pod: String::new(), from: 0 };
             }
-            tell(&reader, &found, &mut told).await?;
+            if !is_over(&found) {
+                tell(&reader, &found, &mut told).await?;
+            }
             while found.attempts > 0 && copy(&reader, &found, &mut place).await? {}
         }
         if is_over(&found) {
@@ -134,7 +145,8 @@ async fn tell(reader: &Client, found: &Workload, told: &mut String) -> Result<()
 /// The job's exit code; 0 for success, 1 where a failure has none.
 fn end(found: &Workload) -> u8 {
     let code = found.exit_code.map_or(String::new(), |code| format!(", exit code {code}"));
-    let reason = if found.reason.is_empty() { String::new() } else { format!(": {}", found.reason) };
+    let is_news = !found.reason.is_empty() && found.reason != found.phase;
+    let reason = if is_news { format!(": {}", found.reason) } else { String::new() };
     eprintln!("{}: {}{code}{reason}", found.id, found.phase);
     if found.phase == "Succeeded" {
         return 0;

@@ -20,7 +20,7 @@ pub(crate) fn decide(config: &Config, state: &DeskState, inbox: &Inbox) -> Vec<F
         return Vec::new();
     }
     let heard = inbox.report(state, &config.cluster);
-    let mut facts = heard.map(|heard| cluster_facts(state, heard)).unwrap_or_default();
+    let mut facts = heard.map(|heard| cluster_facts(state, inbox, heard)).unwrap_or_default();
     for id in state.lifecycle.legs_in(&config.cluster) {
         if facts.len() >= MAX_FACTS {
             break;
@@ -31,7 +31,7 @@ pub(crate) fn decide(config: &Config, state: &DeskState, inbox: &Inbox) -> Vec<F
 }
 
 /// What the report says of the cluster itself.
-fn cluster_facts(state: &DeskState, heard: &Heard) -> Vec<Kind> {
+fn cluster_facts(state: &DeskState, inbox: &Inbox, heard: &Heard) -> Vec<Kind> {
     let cluster = &heard.cluster;
     let row = state.lifecycle.cluster(cluster);
     let folded = state.cluster(cluster);
@@ -44,14 +44,16 @@ fn cluster_facts(state: &DeskState, heard: &Heard) -> Vec<Kind> {
         let (epoch, agent) = (heard.epoch, heard.agent.clone());
         facts.push(Kind::AgentJoined(proto::AgentJoined { cluster: cluster.clone(), epoch, agent }));
     }
-    if folded.capacity != heard.capacity {
+    // Who was refused while something of no fact took the room is tried again when it is gone.
+    let freed = inbox.freed == Some(folded.reported) && folded.refused > folded.reported;
+    if folded.capacity != heard.capacity || freed {
         let groups = heard.nodes.clone();
         facts.push(Kind::CapacityReported(proto::CapacityReported { cluster: cluster.clone(), groups }));
     }
     if let Some(row) = row {
         // An agent that echoes the suspicion hears the hub and is heard. A dead cluster is clean first.
         let suspected = row.suspected.is_some();
-        let clean = || ghosts(state, cluster, &heard.legs).is_empty();
+        let clean = || ghosts(state, heard).is_empty();
         if heard.echo >= folded.away && (suspected || (row.dead && clean())) {
             facts.push(Kind::ClusterReconciled(proto::ClusterReconciled { cluster: cluster.clone() }));
         }

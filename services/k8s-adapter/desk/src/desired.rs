@@ -1,8 +1,10 @@
 //! What the cluster shall hold, and when to say so again.
 
+use std::collections::BTreeSet;
+
 use muster_core::{Outgoing, Timestamp};
 use muster_model::lifecycle::{LegState, Workload};
-use muster_proto::{Desired, DesiredLeg, LegSpec, Phase, Verb};
+use muster_proto::{Desired, DesiredLeg, LegSpec, Phase, ResourceFlavor, Verb};
 use prost::Message;
 
 use crate::{
@@ -59,7 +61,7 @@ fn repeat_at(config: &Config, state: &DeskState, inbox: &Inbox) -> Timestamp {
 fn is_awaited(config: &Config, state: &DeskState, inbox: &Inbox) -> bool {
     let Some(heard) = inbox.report(state, &config.cluster) else { return true };
     let row = state.cluster(&config.cluster);
-    if heard.echo < row.seq.max(row.away) || !ghosts(state, &config.cluster, &heard.legs).is_empty() {
+    if heard.echo < row.seq.max(row.away) || !ghosts(state, heard).is_empty() {
         return true;
     }
     state.lifecycle.legs_in(&config.cluster).any(|id| {
@@ -85,7 +87,7 @@ fn desired(config: &Config, state: &DeskState, inbox: &Inbox) -> Desired {
         verb(row, cluster).map(|(no, verb, uid)| leg((*id, no), verb, uid))
     });
     let heard = inbox.report(state, cluster);
-    let ghosts = heard.map(|heard| ghosts(state, cluster, &heard.legs)).unwrap_or_default();
+    let ghosts = heard.map(|heard| ghosts(state, heard)).unwrap_or_default();
     let remove = ghosts.into_iter().map(|(name, uid)| leg(name, Verb::Remove, uid));
     let legs = remove.chain(keep).chain(create).collect();
     let row = state.cluster(cluster);
@@ -119,5 +121,21 @@ fn spec_of(state: &DeskState, cluster: &str, name: &Name, manifest: bytes::Bytes
     let pods = state.legs.get(&(cluster.to_owned(), name.0)).filter(|leg| leg.attempt == name.1)?;
     let spec = LegSpec::decode(spec.spec.as_slice()).ok()?;
     let LegSpec { pods, .. } = LegSpec::decode(pods.pods.as_slice()).ok()?;
-    Some(LegSpec { pods, manifest, ..spec })
+    let mut spec = LegSpec { pods, manifest, ..spec };
+    bind_to_flavors(state, &mut spec);
+    Some(spec)
+}
+
+/// Pods run on nodes of the flavors that they hold quota of, as Kueue has it: the flavor's node
+/// labels join the node selector, its tolerations the pods' own.
+fn bind_to_flavors(state: &DeskState, spec: &mut LegSpec) {
+    for range in &spec.pods {
+        let Some(set) = spec.pod_sets.iter_mut().find(|set| set.name == range.pod_set) else { continue };
+        for name in range.flavors.values().collect::<BTreeSet<_>>() {
+            let row = state.flavors.get(name).map(Vec::as_slice);
+            let Some(flavor) = row.and_then(|row| ResourceFlavor::decode(row).ok()) else { continue };
+            set.node_selector.extend(flavor.node_labels);
+            set.tolerations.extend(flavor.tolerations);
+        }
+    }
 }

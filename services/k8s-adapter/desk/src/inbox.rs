@@ -7,7 +7,11 @@ use muster_core::{Incoming, Seq, Timestamp, WorkloadId, sha256};
 use muster_model::lifecycle::LegState;
 use muster_proto::{NodeGroup, ObservedLeg, Report};
 
-use crate::{DeskState, SpecRow, ghosts::Name, ghosts::ghosts, state::capacity_hash};
+use crate::{
+    DeskState, SpecRow,
+    ghosts::{Name, ghosts, squatters},
+    state::capacity_hash,
+};
 
 /// Legs for which bodies are kept at a time, and their bytes: a desired state stays below what one message holds.
 const WINDOW_LEGS: usize = 64;
@@ -47,9 +51,18 @@ pub struct Inbox {
     pub(crate) again: u8,
     /// Nothing is tried again before.
     pub(crate) not_before: Timestamp,
+    /// Room came free and no fact will say so; the sequence of the last capacity reported before. The first
+    /// report may hide such a case.
+    pub(crate) freed: Option<Seq>,
     /// By sequence in BODIES; none: it is not there.
     bodies: BTreeMap<u64, Option<Bytes>>,
     cluster: String,
+}
+
+/// Whether something that took room and that the log knows nothing of is gone.
+fn is_freed(state: &DeskState, before: &Heard, after: &Heard) -> bool {
+    let left: Vec<&Name> = squatters(state, after).collect();
+    squatters(state, before).any(|name| !left.contains(&name))
 }
 
 /// Where a leg's manifest stands.
@@ -109,8 +122,11 @@ impl Inbox {
             legs: report.legs.into_iter().map(|leg| (key(&leg), leg)).collect(),
             at,
         };
-        let before = self.heard.as_ref().map(|heard| ghosts(state, &heard.cluster, &heard.legs));
-        let after = ghosts(state, &heard.cluster, &heard.legs);
+        let before = self.heard.as_ref().map(|heard| ghosts(state, heard));
+        let after = ghosts(state, &heard);
+        if self.heard.as_ref().is_none_or(|before| is_freed(state, before, &heard)) {
+            self.freed = Some(state.cluster(&heard.cluster).reported);
+        }
         self.heard = Some(heard);
         if !after.is_empty() && before.as_ref() != Some(&after) {
             self.changed(state);

@@ -39,8 +39,11 @@ pub struct ClusterRow {
     pub urgent: Seq,
     /// When the cluster was last suspected or declared dead.
     pub away: Seq,
-    /// SHA-256 of the last capacity reported, encoded.
+    /// SHA-256 of the last capacity reported, encoded, and where that stands.
     pub capacity: Vec<u8>,
+    pub reported: Seq,
+    /// The last refusal.
+    pub refused: Seq,
 }
 
 /// The desk's state.
@@ -50,6 +53,8 @@ pub struct DeskState {
     pub specs: Table<WorkloadId, SpecRow>,
     pub legs: Table<(String, WorkloadId), LegRow>,
     pub clusters: Table<String, ClusterRow>,
+    /// Encoded `ResourceFlavor`s: the nodes that a leg's pods were given quota for.
+    pub flavors: Table<String, Vec<u8>>,
     /// Attempts whose end was declared, not seen: these uids may still run when the cluster comes back.
     pub dead: Table<(String, WorkloadId, u32), String>,
 }
@@ -61,6 +66,7 @@ impl Default for DeskState {
             specs: Table::stored("desk.specs"),
             legs: Table::stored("desk.legs"),
             clusters: Table::stored("desk.clusters"),
+            flavors: Table::stored("desk.flavors"),
             dead: Table::stored("desk.dead"),
         }
     }
@@ -74,6 +80,7 @@ impl State for DeskState {
         visit(&mut self.specs);
         visit(&mut self.legs);
         visit(&mut self.clusters);
+        visit(&mut self.flavors);
         visit(&mut self.dead);
     }
 
@@ -90,6 +97,7 @@ impl DeskState {
             return;
         }
         match &event.fact {
+            Kind::PolicyApplied(fact) => self.policy(fact),
             Kind::WorkloadQueued(fact) => self.queued(fact),
             Kind::WorkloadFinished(fact) => _ = self.specs.remove(&WorkloadId::of(fact.workload.as_ref())),
             Kind::BodyErased(fact) => {
@@ -99,8 +107,9 @@ impl DeskState {
             Kind::PlacementOffered(fact) => self.offered(fact),
             Kind::CapacityReported(fact) => {
                 let hash = capacity_hash(&fact.groups);
-                self.cluster_mut(&fact.cluster, |row| row.capacity = hash);
+                self.cluster_mut(&fact.cluster, |row| (row.capacity, row.reported) = (hash, at.seq));
             }
+            Kind::LegRefused(fact) => self.cluster_mut(&fact.cluster, |row| row.refused = at.seq),
             Kind::ClusterSuspected(fact) => self.cluster_mut(&fact.cluster, |row| row.away = at.seq),
             Kind::ClusterDeclaredDead(fact) => self.cluster_mut(&fact.cluster, |row| row.away = at.seq),
             Kind::ClusterReconciled(fact) => self.reconciled(&fact.cluster),
@@ -112,6 +121,16 @@ impl DeskState {
         let is_offer = matches!(event.fact, Kind::PlacementOffered(_));
         for id in verdict.touched() {
             self.touch(at.seq, id, is_offer);
+        }
+    }
+
+    fn policy(&mut self, fact: &proto::PolicyApplied) {
+        let object = fact.policy.as_ref().and_then(|policy| policy.object.as_ref());
+        let Some(proto::policy::Object::ResourceFlavor(flavor)) = object else { return };
+        if fact.deleted {
+            self.flavors.remove(&flavor.name);
+        } else {
+            self.flavors.put(flavor.name.clone(), flavor.encode_to_vec());
         }
     }
 

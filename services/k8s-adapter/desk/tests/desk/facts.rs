@@ -120,3 +120,20 @@ fn a_running_object_that_the_log_never_granted_refuses_the_offer() {
     let given = given.incoming(report(1, echo, vec![object(1, "u9", Phase::Running)]));
     assert!(matches!(&kinds(&given)[..], [Kind::LegRefused(_)]));
 }
+
+#[test]
+fn when_something_of_no_fact_leaves_room_those_refused_are_tried_again_once() {
+    // given a refusal while a running stranger took the room
+    let mut refusal = object(1, "", Phase::Refused);
+    refusal.reason = "no room".into();
+    let mut stranger = object(1, "u9", Phase::Running);
+    stranger.workload = Some(proto::WorkloadRef { request: 77, ..W });
+    let given = asked();
+    let echo = given.seq;
+    let mut given = given.incoming(report(1, echo, vec![refusal, stranger]));
+    given.decide_until_content("c", 3);
+    // when it is gone, then the capacity is reported again, and that is all
+    let mut given = given.incoming(report(1, echo, vec![]));
+    let facts = given.decide_until_content("c", 2);
+    assert!(matches!(&facts[..], [Kind::CapacityReported(_)]));
+}
