@@ -11,6 +11,8 @@ use tokio::task::JoinSet;
 
 /// Wishes carried out at a time; more wait.
 const AT_A_TIME: usize = 64;
+/// Wishes whose failures are counted; when there are more, counting begins anew.
+const COUNTED: usize = 4096;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -48,6 +50,13 @@ impl Outbox {
         }
     }
 
+    fn failed(&mut self, key: String) {
+        if self.failures.len() >= COUNTED {
+            self.failures.clear();
+        }
+        *self.failures.entry(key).or_default() += 1;
+    }
+
     /// The next one done; waits for ever when there is none. Nothing is lost when this is dropped while it
     /// waits.
     pub async fn next(&mut self) -> Done {
@@ -55,7 +64,7 @@ impl Outbox {
             match self.under_way.join_next().await {
                 Some(Ok(done)) => {
                     match &done.answer {
-                        Incoming::Failed { key, .. } => *self.failures.entry(key.clone()).or_default() += 1,
+                        Incoming::Failed { key, .. } => self.failed(key.clone()),
                         _ => _ = self.failures.remove(&done.key),
                     }
                     self.start();

@@ -131,6 +131,41 @@ async fn time_wakes_an_idle_service() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn reports_reach_the_service_and_what_is_none_is_dropped() {
+    let server = NatsServer::start();
+    let bus = provisioned(&server, 7).await;
+    let image = TempDir::new("image");
+    let mut host = host(&server, image.path(), 0);
+    host.reports = true;
+    let toy = start(ToyConfig::default(), host);
+    submit(&bus, 0..1).await;
+    until_taken(&bus, 1).await;
+    let report = |cluster: &str| {
+        let report = muster_proto::Report { cluster: cluster.into(), ..muster_proto::Report::default() };
+        Bytes::from(prost::Message::encode_to_vec(&report))
+    };
+    let heard = async || {
+        // bytes that are none, and another cluster's name, before each good one
+        bus.send_from_cluster("west", Bytes::from_static(b"\xff")).await.unwrap();
+        bus.send_from_cluster("west", report("east")).await.unwrap();
+        bus.send_from_cluster("west", report("west")).await.unwrap();
+        let explain = Question::Explain("w00000007-1-0".into());
+        let answer = muster_runtime::ask(&bus, "toy", "0", &explain, Duration::from_secs(5)).await.unwrap();
+        answer.why.unwrap().numbers[0].1.parse::<u64>().unwrap()
+    };
+    // the service listens from some moment on
+    let mut sent = 0;
+    eventually(Duration::from_secs(10), || {
+        sent += 1;
+        let heard = heard();
+        async move { heard.await > 0 }
+    })
+    .await;
+    assert!(heard().await <= sent + 1, "only the good ones count");
+    toy.stop().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_wall_clock_that_is_off_stops_deciding_until_it_is_put_right() {
     use std::sync::atomic::{AtomicI64, Ordering};
     static OFF: AtomicI64 = AtomicI64::new(3_600_000_000);

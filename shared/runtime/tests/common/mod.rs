@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use muster_bus::layout::{Reads, ServiceLayout, TenantLayout};
 use muster_bus::{Bus, Incoming, Layout, Log, Options, Reader, names, provision};
-use muster_core::{Record, Timestamp};
+use muster_core::{Record, Service, Timestamp};
 use muster_proto::{Envelope, Fact, GenerationStarted, Kind, Writer};
 use muster_runtime::{Answer, HostConfig, Question, RunError, Shutdown, run};
 use muster_testkit::NatsServer;
@@ -24,8 +24,9 @@ pub fn layout() -> Layout {
         slots: 2,
         reads: vec![Reads::Requests, Reads::AllClusters],
     };
+    let queue = ServiceLayout { name: "queue".into(), reads: vec![Reads::Requests], ..toy.clone() };
     let tenant = TenantLayout { name: "acme".into(), principals: vec!["alice".into()] };
-    Layout { replicas: 1, services: vec![toy], tenants: vec![tenant], clusters: Vec::new() }
+    Layout { replicas: 1, services: vec![toy, queue], tenants: vec![tenant], clusters: Vec::new() }
 }
 
 pub fn generation_started(generation: u32, replaces: u32, prev: u64, prev_hash: Bytes) -> Bytes {
@@ -71,11 +72,18 @@ pub fn host(server: &NatsServer, image: &Path, slot: u8) -> HostConfig {
 }
 
 pub fn start(config: ToyConfig, host: HostConfig) -> Running {
+    start_service::<Toy>(move || config, host)
+}
+
+pub fn start_service<S: Service>(
+    config: impl FnOnce() -> S::Config + Send + 'static,
+    host: HostConfig,
+) -> Running {
     let shutdown = Shutdown::default();
     let handle = shutdown.clone();
     let thread = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(run::<Toy>(config, host, handle))
+        runtime.block_on(run::<S>(config(), host, handle))
     });
     Running { shutdown, thread: Some(thread) }
 }
