@@ -57,8 +57,11 @@ fn in_venv(venv: PathBuf, program: &str) -> Result<PathBuf> {
     Ok(venv)
 }
 
-/// The NATS server as found now: a cell's own home must not change it.
-pub(crate) fn nats_server() -> Result<PathBuf> {
+/// The NATS server as found now; a cell's own home or another shell would find another one, or none.
+///
+/// # Errors
+/// There is none; says how to get it.
+pub fn nats_server() -> Result<PathBuf> {
     let cached = cached("MUSTER_NATS_VENV", "venv-nats").join("bin/nats-server");
     if env::var_os("MUSTER_NATS_SERVER").is_none() && cached.is_file() {
         return Ok(cached);

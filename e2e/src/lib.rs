@@ -14,6 +14,6 @@ pub mod journal;
 pub mod manifest;
 mod said;
 
-pub use binary::{muster, python, ray_venv};
+pub use binary::{muster, nats_server, python, ray_venv};
 pub use cell::{Cell, Setup, eventually};
 pub use said::Said;

@@ -1,1 +1,42 @@
-fn main() {}
+//! `cargo xtask bench NAME`: measurements. A table for people, then one JSON object as the last line.
+
+mod cell;
+mod figures;
+mod member;
+mod raw;
+mod refold;
+mod spine;
+mod watch;
+mod way;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Measures muster, and in the same run what NATS JetStream itself does.
+#[derive(Parser)]
+#[command(name = "bench")]
+struct Args {
+    #[command(subcommand)]
+    name: Name,
+}
+
+#[derive(Subcommand)]
+enum Name {
+    /// The way of a job: latency, throughput, replay; all services and a NATS server with `sync_interval: always`
+    Spine(spine::Args),
+}
+
+fn main() -> ExitCode {
+    let Args { name } = Args::parse();
+    let result = match name {
+        Name::Spine(args) => spine::bench(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

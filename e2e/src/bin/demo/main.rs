@@ -50,7 +50,7 @@ fn play(args: &Args) -> Result<bool> {
         Some(dir) => std::path::absolute(dir)?,
         None => cache()?.join("demo"),
     };
-    let mut stage = Stage::new(muster_e2e::muster()?, dir, muster_e2e::ray_venv()?);
+    let mut stage = Stage::new(dir)?;
     clear(&stage)?;
     println!("Below, `muster` stands for\n  {}", prefix(&stage));
     let played = all(&mut stage);
@@ -66,9 +66,15 @@ fn play(args: &Args) -> Result<bool> {
     } else {
         println!("\nLogs are in {}", stage.data().join("log").display());
     }
-    let hashes = replay.get("hashes").cloned().unwrap_or_else(|| json!({}));
-    println!("{}", json!({ "scenes": stage.scenes(), "hashes": hashes, "equal": equal }));
+    println!("{}", json!({ "scenes": stage.scenes(), "hashes": hashes(&replay), "equal": equal }));
     Ok(played.is_ok() && equal)
+}
+
+/// State hashes by service.
+fn hashes(replay: &Value) -> Value {
+    let services = replay["services"].as_array().into_iter().flatten();
+    let hash = |one: &Value| Some((one["service"].as_str()?.to_owned(), one["hash"].clone()));
+    services.filter_map(hash).collect::<serde_json::Map<_, _>>().into()
 }
 
 fn all(stage: &mut Stage) -> Result<Value> {
@@ -130,7 +136,10 @@ fn ending(stage: &Stage, keep: bool) {
     if keep {
         println!("  {muster} get workloads -o wide");
     } else {
-        println!("  {muster} up --name demo --data {}", quoted(&stage.data()));
+        // What xtask has found for us is not in the user's shell.
+        let (nats, ray) = (quoted(&stage.nats), quoted(&stage.ray_venv));
+        let data = quoted(&stage.data());
+        println!("  MUSTER_NATS_SERVER={nats} MUSTER_RAY_VENV={ray} {muster} up --name demo --data {data}");
     }
     println!("  {muster} submit -f {} --name primes-again --follow", quoted(&stage.dir.join("primes.yaml")));
     println!("  {muster} describe primes\n");

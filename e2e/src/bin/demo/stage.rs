@@ -19,7 +19,8 @@ pub struct Stage {
     pub muster: PathBuf,
     /// The demo's own folder; everything is below it.
     pub dir: PathBuf,
-    ray_venv: PathBuf,
+    pub nats: PathBuf,
+    pub ray_venv: PathBuf,
     scenes: Vec<Value>,
 }
 
@@ -30,8 +31,10 @@ pub struct Heard {
 }
 
 impl Stage {
-    pub fn new(muster: PathBuf, dir: PathBuf, ray_venv: PathBuf) -> Self {
-        Self { muster, dir, ray_venv, scenes: Vec::new() }
+    pub fn new(dir: PathBuf) -> Result<Self> {
+        let (muster, nats, ray_venv) =
+            (muster_e2e::muster()?, muster_e2e::nats_server()?, muster_e2e::ray_venv()?);
+        Ok(Self { muster, dir, nats, ray_venv, scenes: Vec::new() })
     }
 
     pub fn config(&self) -> PathBuf {
@@ -63,7 +66,7 @@ impl Stage {
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.muster);
         command.args(args).current_dir(&self.dir).env("MUSTER_CONFIG", self.config()).env("NO_COLOR", "1");
-        command.env("MUSTER_RAY_VENV", &self.ray_venv);
+        command.env("MUSTER_RAY_VENV", &self.ray_venv).env("MUSTER_NATS_SERVER", &self.nats);
         for other in ["MUSTER_CONTEXT", "MUSTER_DATA", "MUSTER_NATS", "MUSTER_CREDENTIALS"] {
             command.env_remove(other);
         }
