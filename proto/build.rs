@@ -3,7 +3,8 @@ use std::{env, error::Error, fs};
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=muster");
-    let mut files: Vec<_> = fs::read_dir("muster/v1")?.map(|entry| Ok(entry?.path())).collect::<Result<_, Box<dyn Error>>>()?;
+    let mut files: Vec<_> =
+        fs::read_dir("muster/v1")?.map(|entry| Ok(entry?.path())).collect::<Result<_, Box<dyn Error>>>()?;
     files.sort();
     let descriptors = protox::compile(&files, ["."])?;
     prost_build::Config::new()

@@ -10,6 +10,10 @@
 
 mod cluster;
 mod judge;
+mod legs;
+mod members;
+mod placements;
+mod requests;
 mod workload;
 
 pub use cluster::Cluster;
@@ -154,6 +158,6 @@ impl Lifecycle {
 }
 
 /// Whether a reservation's id is that of a fact at this sequence.
-pub(crate) fn is_reservation(row: &Workload, reservation: Seq) -> bool {
+fn is_reservation(row: &Workload, reservation: Seq) -> bool {
     reservation != 0 && row.reservation == Some(reservation)
 }
