@@ -36,13 +36,7 @@ impl World {
             self.crash(r);
         }
         if self.dice.chance(self.options.pauses_per_s * span) {
-            self.stats.count("fault: pause");
-            let pause = self.dice.between(200 * MS, 10 * SECOND);
-            let until = self.now + pause;
-            self.say(|_| format!("replica {r} pauses"));
-            if let Some(replica) = self.replicas.get_mut(r) {
-                replica.paused_until = until;
-            }
+            self.pause(r);
         }
         if self.dice.chance(0.1 * span)
             && let Some(replica) = self.replicas.get_mut(r)

@@ -225,7 +225,10 @@ impl World {
                     replica.publish = id;
                 }
                 let publish = Publish { id, subject, expect, payload, decided, restores: self.restores };
-                if self.dice.below(2) == 0 {
+                if self.dice.chance(self.options.pauses_per_s / 5.0) {
+                    // An owner that falls asleep with a decision in its hand.
+                    self.pause(r);
+                } else if self.dice.below(2) == 0 {
                     return self.send(r, publish);
                 }
                 self.tell(r, 100, ToReplica::Send(publish));
@@ -364,6 +367,16 @@ impl World {
                 self.send_desired(&desired);
                 Some(answer)
             }
+        }
+    }
+
+    /// The process stands still, and then goes on as if nothing had been.
+    pub fn pause(&mut self, r: usize) {
+        self.stats.count("fault: pause");
+        self.say(|_| format!("replica {r} pauses"));
+        let until = self.now + self.dice.between(200 * MS, 10 * SECOND);
+        if let Some(replica) = self.replicas.get_mut(r) {
+            replica.paused_until = until;
         }
     }
 

@@ -1,6 +1,6 @@
 //! The world of one seed: a log, replicas, clusters, agents, clients, and one queue of events.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{cmp::Reverse, collections::BinaryHeap, fmt};
 
 use bytes::Bytes;
 use muster_core::{At, Event as FactEvent, Input, Outcome, RequestMessage, Seq, Timestamp, decode};
@@ -392,7 +392,19 @@ impl World {
 /// The name of a fact's kind.
 #[must_use]
 pub fn name_of(fact: &Fact) -> String {
-    format!("{fact:?}").split('(').next().unwrap_or_default().to_owned()
+    /// Takes what comes before the first parenthesis and wants no more.
+    struct Head(String);
+    impl fmt::Write for Head {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            let head = text.split('(').next().unwrap_or_default();
+            self.0.push_str(head);
+            if head.len() == text.len() { Ok(()) } else { Err(fmt::Error) }
+        }
+    }
+    let mut head = Head(String::new());
+    // It ends with an error on purpose.
+    _ = fmt::write(&mut head, format_args!("{fact:?}"));
+    head.0
 }
 
 fn short(fact: &Fact) -> String {
