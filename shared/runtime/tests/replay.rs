@@ -5,7 +5,7 @@ mod common;
 
 use common::toy::{Toy, ToyConfig};
 use common::*;
-use muster_core::{Driver, Identity, Input, Record, Stop, Timestamp};
+use muster_core::{Record, Stop};
 use muster_proto::Envelope;
 use muster_runtime::{Refold, ReplayError, export, replay, replay_file};
 use muster_testkit::{NatsServer, TempDir};
@@ -70,72 +70,4 @@ async fn a_refold_finds_what_was_meddled_with() {
     lied.truncate(at + 1);
     let found = refold(lied).unwrap().mismatches;
     assert_eq!(found.iter().map(|mismatch| mismatch.seq).collect::<Vec<_>>(), [records[at].seq]);
-}
-
-/// A log as the toy would write it, `facts` in each message.
-fn long_log(messages: u64, facts: u64) -> Vec<Record> {
-    let identity = || Identity { partition: "0".into(), instance: "t".into(), build: "t".into() };
-    let mut driver = Driver::<Toy>::new(ToyConfig::default(), identity());
-    let mut record = Record {
-        seq: 1,
-        subject: "muster.evt.cell.0".into(),
-        time: Timestamp(1),
-        payload: generation_started(7, 0, 0, Default::default()),
-    };
-    let mut records = Vec::new();
-    for n in 0..messages {
-        driver.take(None, Input::Records(vec![record.clone()]));
-        records.push(record.clone());
-        let request = |i: u64| muster_core::RequestMessage {
-            seq: n * facts + i + 1,
-            tenant: "acme".into(),
-            principal: "alice".into(),
-            time: Timestamp(1),
-            key: None,
-            payload: Default::default(),
-        };
-        for i in 0..facts {
-            let (request, body) = (request(i), Default::default());
-            let stored = muster_core::Incoming::BodyStored { request: request.seq, index: 0, body };
-            driver.take(None, Input::Incoming(muster_core::Incoming::Request(request)));
-            driver.take(None, Input::Incoming(stored));
-        }
-        let effects = driver.conclude(Some(Timestamp(n as i64 + 2)));
-        let muster_core::Effect::Publish { subject, payload, .. } = &effects[0] else {
-            panic!("{effects:?}")
-        };
-        record = Record {
-            seq: n + 2,
-            subject: subject.clone(),
-            time: Timestamp(n as i64 + 2),
-            payload: payload.clone(),
-        };
-        driver.take(None, Input::Published(muster_core::Outcome::Stored(n + 2)));
-    }
-    records
-}
-
-/// Seconds of CPU that this thread has used: other work on the machine does not count.
-fn cpu() -> f64 {
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    stat.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9
-}
-
-/// Run by hand: `cargo test -p muster-runtime --test replay -- --ignored --nocapture measure`.
-#[test]
-#[ignore = "a measurement"]
-fn measure_refolding() {
-    for (messages, facts) in [(200_000, 1), (40_000, 8), (4_000, 100)] {
-        let log = long_log(messages, facts);
-        let before = cpu();
-        let found = refold(log).unwrap();
-        let per_cpu = found.facts as f64 / (cpu() - before);
-        println!(
-            "{facts} facts a message: {:.0} facts/s, {per_cpu:.0} a CPU second ({} messages, {} hashes compared, {} too old)",
-            found.facts_per_s(),
-            found.messages,
-            found.compared,
-            found.too_old
-        );
-    }
 }

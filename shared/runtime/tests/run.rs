@@ -242,39 +242,3 @@ async fn a_shorter_or_another_log_is_refused_and_an_accepted_loss_rebuilds() {
     assert_eq!(stands(&provisioning, 0).await.unwrap().generation, "00000009");
     toy.stop().unwrap();
 }
-
-/// Run by hand: `cargo test -p muster-runtime --test run -- --ignored --nocapture measure`.
-#[tokio::test]
-#[ignore = "a measurement"]
-async fn measure_a_request_against_raw_publishes() {
-    let server = NatsServer::start();
-    let bus = provisioned(&server, 7).await;
-    let image = TempDir::new("image");
-    let toy = start(ToyConfig::default(), host(&server, image.path(), 0));
-    submit(&bus, 0..1).await;
-    until_taken(&bus, 1).await;
-    let mut reader =
-        muster_bus::Reader::open(&bus, "EVENTS", "toy-0-1", Log::new(&bus).last_seq().await.unwrap())
-            .await
-            .unwrap();
-    let (mut ways, mut raws) = (Vec::new(), Vec::new());
-    for n in 0..300 {
-        // request, body, fact, and the fact read
-        let start = Instant::now();
-        submit(&bus, n..n + 1).await;
-        reader.next().await.unwrap();
-        ways.push(start.elapsed());
-        let start = Instant::now();
-        for _ in 0..3 {
-            bus.store_body("acme", "x", Bytes::from_static(b"body")).await.unwrap();
-        }
-        raws.push(start.elapsed());
-    }
-    ways.sort();
-    raws.sort();
-    println!(
-        "way p50 {:?} p99 {:?}, three raw publishes p50 {:?} p99 {:?}",
-        ways[150], ways[297], raws[150], raws[297]
-    );
-    toy.stop().unwrap();
-}
