@@ -90,7 +90,7 @@ impl World {
         let superseded = agent.superseded().is_some();
         for effect in effects {
             match effect {
-                Effect::Act { id, action } => self.call(a, c, Call::Act { id, action }),
+                Effect::Act { id, action } => self.call(a, c, Call::Act { id, action: Box::new(action) }),
                 Effect::Observe { ticket } => self.call(a, c, Call::Observe { ticket }),
                 Effect::TakeLease { at_least, held } => {
                     let agent = self.agents.get(a).map(|slot| slot.name.clone()).unwrap_or_default();

@@ -9,7 +9,7 @@ use muster_proto::{LegSpec, Phase};
 /// What a call to the API server asks for.
 #[derive(Clone, Debug)]
 pub enum Call {
-    Act { id: u64, action: Action },
+    Act { id: u64, action: Box<Action> },
     Observe { ticket: u64 },
     Lease { agent: String, at_least: u64, held: Option<u64> },
 }

@@ -6,7 +6,9 @@ use muster_core::{Image, ImageMeta, WriteSet, defect, defect::Defect};
 
 use crate::dice::Dice;
 
-type Rows = BTreeMap<(&'static str, Vec<u8>), Vec<u8>>;
+type Rows = BTreeMap<&'static str, BTreeMap<Vec<u8>, Vec<u8>>>;
+/// Between two older copies.
+const COPY_EVERY: u64 = 40;
 
 #[derive(Clone, Debug, Default)]
 struct Copy {
@@ -33,7 +35,7 @@ pub enum Found {
 impl Disk {
     /// One batch: all of it or nothing. With the defect, `torn` may leave half of it.
     pub fn commit(&mut self, writes: WriteSet, torn: bool, dice: &mut Dice) {
-        if self.commits.is_multiple_of(16) {
+        if self.commits.is_multiple_of(COPY_EVERY) {
             self.older.push(self.now.clone());
             if self.older.len() > 3 {
                 self.older.remove(0);
@@ -47,9 +49,10 @@ impl Disk {
         let position_only = half && dice.below(2) == 0;
         if !position_only {
             for (table, key, row) in writes.rows {
+                let rows = self.now.rows.entry(table).or_default();
                 match row {
-                    Some(row) => _ = self.now.rows.insert((table, key), row),
-                    None => _ = self.now.rows.remove(&(table, key)),
+                    Some(row) => _ = rows.insert(key, row),
+                    None => _ = rows.remove(&key),
                 }
             }
         }
@@ -87,8 +90,10 @@ impl Disk {
         if self.now.meta.position == 0 && self.now.rows.is_empty() {
             return None;
         }
-        let rows =
-            self.now.rows.iter().map(|((table, key), row)| ((*table).to_owned(), key.clone(), row.clone()));
+        let tables = self.now.rows.iter();
+        let rows = tables.flat_map(|(table, rows)| {
+            rows.iter().map(|(key, row)| ((*table).to_owned(), key.clone(), row.clone()))
+        });
         Some(Image { meta: self.now.meta.clone(), rows: rows.collect() })
     }
 }

@@ -336,6 +336,7 @@ impl World {
             let effective = self.reference.apply(at, &event).is_effective();
             if fresh {
                 self.count_fact(&event.fact, effective);
+                self.cancel_now(&event.fact);
                 self.say(|_| {
                     format!("#{seq} {}{}", if effective { "" } else { "VOID " }, short(&event.fact))
                 });
@@ -346,6 +347,15 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// A cancel at the worst moment: while federation commits what was just granted.
+    fn cancel_now(&mut self, fact: &Fact) {
+        let Fact::LegGranted(fact) = fact else { return };
+        if let Some(workload) = fact.workload.filter(|_| self.dice.chance(self.options.cancels * 0.15)) {
+            let delay = self.dice.between(0, 4 * MS);
+            self.after(delay, Event::Cancel { request: workload.request, index: workload.index });
+        }
     }
 
     fn count_fact(&mut self, fact: &Fact, effective: bool) {

@@ -54,8 +54,8 @@ pub struct Inbox {
     /// Room came free and no fact will say so; the sequence of the last capacity reported before. The first
     /// report may hide such a case.
     pub(crate) freed: Option<Seq>,
-    /// By sequence in BODIES; none: it is not there.
-    bodies: BTreeMap<u64, Option<Bytes>>,
+    /// By sequence in BODIES, with their SHA-256; none: it is not there.
+    bodies: BTreeMap<u64, Option<(Bytes, [u8; 32])>>,
     cluster: String,
 }
 
@@ -79,7 +79,11 @@ impl Inbox {
         match incoming {
             Incoming::Report { report, time } => self.hear(state, time, report),
             Incoming::BodyFetched { seq, body } if self.bodies.len() < 2 * WINDOW_LEGS => {
-                self.bodies.insert(seq, body);
+                let hashed = body.map(|body| {
+                    let hash = sha256(&body);
+                    (body, hash)
+                });
+                self.bodies.insert(seq, hashed);
                 self.changed(state);
             }
             Incoming::DesiredSent { cluster, seq } => {
@@ -157,7 +161,7 @@ impl Inbox {
             (0, _) => Body::Here(Bytes::new()),
             (_, None) => Body::Missing,
             (_, Some(None)) => Body::Lost("its manifest was erased"),
-            (_, Some(Some(body))) if sha256(body)[..] == spec.body_sha256[..] => Body::Here(body.clone()),
+            (_, Some(Some((body, hash)))) if hash[..] == spec.body_sha256[..] => Body::Here(body.clone()),
             _ => Body::Lost("its manifest is not the one that was submitted"),
         }
     }
