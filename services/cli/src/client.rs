@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
-use muster_bus::{Bus, BusError, Credentials, Options, names};
+use muster_bus::{Bus, BusError, Credentials, Options, names, provision::MAX_REQUEST};
 use muster_core::WorkloadId;
 use muster_ledger::view::{Answer, Question, Workload};
 use muster_proto::{Command, Request, command};
@@ -103,7 +103,12 @@ impl Client {
         let subject = names::request(&tenant, &principal, kind)?;
         let commands = commands.into_iter().map(|kind| Command { kind: Some(kind) }).collect();
         let request = Request { commands, key: String::new() };
-        Ok(self.bus.submit(&subject, request.encode_to_vec().into(), key).await?)
+        let payload = request.encode_to_vec();
+        if payload.len() > MAX_REQUEST {
+            let text = format!("the request has {} KiB; 256 KiB are allowed", payload.len().div_ceil(1024));
+            return Err(exit::with(exit::REJECTED, text));
+        }
+        Ok(self.bus.submit(&subject, payload.into(), key).await?)
     }
 
     /// The user of the credentials file: `<tenant>/<principal>`.

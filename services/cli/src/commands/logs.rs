@@ -124,20 +124,22 @@ pub async fn attend(global: &Global, client: &Client, id: &str, show: bool) -> R
     }
 }
 
-/// Says once, on stderr, why the workload waits or where it runs.
+/// Says on stderr why the workload waits or where it runs, again only when the reason is another one:
+/// its numbers change all the time.
 async fn tell(reader: &Client, found: &Workload, told: &mut String) -> Result<()> {
+    let mut reason = found.phase.clone();
     let mut text = found.phase.clone();
     if matches!(found.phase.as_str(), "Queued" | "Admitted" | "Placing") {
-        let (_, reasons) = reasons(reader, &found.id).await?;
-        for reason in reasons {
-            text.push_str(&format!(": {}", reason.message));
+        for found in reasons(reader, &found.id).await?.1 {
+            reason.push_str(&found.reason);
+            text.push_str(&format!("\n  {}: {}", found.reason, found.message));
         }
     } else if let Some(leg) = found.legs.first() {
         text.push_str(&format!(" in {}", leg.cluster));
     }
-    if text != *told {
+    if reason != *told {
         eprintln!("{}: {text}", found.id);
-        *told = text;
+        *told = reason;
     }
     Ok(())
 }
