@@ -82,7 +82,7 @@ fn wrong() -> Vec<(&'static str, Vec<u8>, Vec<&'static str>)> {
         ("an unknown kind", job("kind: Job", "kind: Jbo"), vec!["kind", "Jbo"]),
         ("a wrong type", job("backoffLimit: 0", "backoffLimit: many"), vec!["backoffLimit"]),
         ("a negative quantity", job("cpu: \"1\"", "cpu: \"-1\""), vec!["cpu", "-1"]),
-        ("an absurd quantity", job("cpu: \"1\"", "cpu: 1e30"), vec!["cpu", "1e30"]),
+        ("an absurd quantity", job("cpu: \"1\"", "cpu: \"1e30\""), vec!["cpu", "1e30"]),
         ("no quantity", job("cpu: \"1\"", "cpu: lots"), vec!["cpu", "lots"]),
         (
             "a name beyond Kubernetes' limits",

@@ -94,7 +94,7 @@ fn pods_outlive_the_agent_and_its_successor_reports_their_end() {
     let cell = Cell::start(&Setup::default()).unwrap();
     let (pid, go) = (cell.dir().join("pid"), cell.dir().join("go"));
     let script = format!(
-        "echo $$ > {0}.new; mv {0}.new {0}; until [ -e {1} ]; do sleep 0.05; done; exit 3",
+        "echo $BASHPID > {0}.new; mv {0}.new {0}; until [ -e {1} ]; do sleep 0.05; done; exit 3",
         pid.display(),
         go.display()
     );

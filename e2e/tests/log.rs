@@ -117,8 +117,9 @@ fn an_erased_body_is_gone_and_the_log_still_verifies() {
     const SECRET: &str = "hunter2-4711-correct-horse";
     let mut cell = Cell::start(&Setup::default()).unwrap();
     let id = run(&cell, "secret", &format!("true # {SECRET}"));
+    let streams = cell.data().join("nats/streams");
     let holds = |name: &str| {
-        let all = files(&cell.data().join("nats/streams")).into_iter();
+        let all = files(&streams).into_iter();
         let mut of_stream = all.filter(|path| path.components().any(|part| part.as_os_str() == name));
         of_stream.any(|path| {
             let bytes = fs::read(path).unwrap_or_default();
