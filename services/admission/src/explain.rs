@@ -1,6 +1,7 @@
 //! Why a workload has no quota, or what it has.
 
 use muster_core::{Timestamp, Why, WorkloadId};
+use muster_model::quantity::format;
 
 use crate::{
     State,
@@ -83,7 +84,9 @@ fn reserved(row: &Reservation) -> Say {
     let amounts: Vec<String> = row
         .amounts
         .iter()
-        .map(|part| format!("{} {} of flavor {}", part.amount, part.resource, part.flavor))
+        .map(|part| {
+            format!("{} {} of flavor {}", format(&part.resource, part.amount), part.resource, part.flavor)
+        })
         .collect();
     let message = format!("holds {} in ClusterQueue {}", amounts.join(", "), row.queue);
     Say::new("QuotaReserved", message).number("reservation", row.seq)
@@ -173,9 +176,11 @@ fn sentence(queue: &str, flavor: &str, miss: &FlavorMiss) -> String {
         FlavorMiss::Taint(taint) => format!("does not tolerate the taint {taint} of flavor {flavor}"),
         FlavorMiss::Labels => format!("selects other nodes than those of flavor {flavor}"),
         FlavorMiss::Short { resource, need, level: Level { nominal, used } } => format!(
-            "needs {need} {resource} of flavor {flavor} in ClusterQueue {queue}: nominal {nominal}, used {used} \
-             → short by {}",
-            used + need - nominal
+            "needs {} {resource} of flavor {flavor} in ClusterQueue {queue}: nominal {}, used {} → short by {}",
+            format(resource, *need),
+            format(resource, *nominal),
+            format(resource, *used),
+            format(resource, used + need - nominal)
         ),
     }
 }
@@ -192,5 +197,9 @@ fn holders(state: &State, queue: &str, flavor: &str, resource: &str) -> Vec<Stri
         .filter(|(amount, _)| *amount > 0)
         .collect();
     holders.sort_by_key(|(amount, id)| (std::cmp::Reverse(*amount), *id));
-    holders.into_iter().take(TOP_HOLDERS).map(|(amount, id)| format!("{id} ({amount})")).collect()
+    holders
+        .into_iter()
+        .take(TOP_HOLDERS)
+        .map(|(amount, id)| format!("{id} ({})", format(resource, amount)))
+        .collect()
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use muster_model::lifecycle::Workload;
+use muster_model::quantity::format;
 
 use crate::{
     State,
@@ -84,10 +85,9 @@ impl Miss {
 fn numbers(flavor: &str, resource: &str, need: i128, level: Level) -> String {
     let of = if flavor == ALL { String::new() } else { format!(" of flavor {flavor}") };
     let (capacity, used) = (level.capacity, level.committed + level.offered);
-    format!(
-        "needs {need} {resource}{of}: capacity {capacity}, used {used} → short by {}",
-        used + need - capacity
-    )
+    let [need, capacity, used, short] =
+        [need, capacity, used, used + need - capacity].map(|amount| format(resource, amount));
+    format!("needs {need} {resource}{of}: capacity {capacity}, used {used} → short by {short}")
 }
 
 impl<'a> Room<'a> {

@@ -10,6 +10,8 @@
 use std::fmt;
 
 use kube_quantity::{ParseQuantityError, ParsedQuantity};
+pub use muster_model::quantity::format;
+use muster_model::quantity::{Unit, unit};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::FromPrimitive;
 
@@ -48,23 +50,6 @@ impl fmt::Display for Wrong {
 
 impl std::error::Error for Wrong {}
 
-/// What a resource is counted in.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Unit {
-    Thousandths,
-    Bytes,
-    Whole,
-}
-
-fn unit(resource: &str) -> Unit {
-    match resource {
-        "cpu" => Unit::Thousandths,
-        "memory" | "ephemeral-storage" | "storage" => Unit::Bytes,
-        _ if resource.starts_with("hugepages-") => Unit::Bytes,
-        _ => Unit::Whole,
-    }
-}
-
 /// Reads an amount of `resource` for one pod, at most [`MAX_PER_POD`], in the resource's unit.
 /// Fractions of a thousandth of a core or of a byte are rounded up, as Kubernetes does.
 pub fn parse(resource: &str, text: &str) -> Result<i64, Wrong> {
@@ -94,36 +79,6 @@ pub fn parse_up_to(resource: &str, text: &str, most: i64) -> Result<i64, Wrong> 
 /// Reads a plain number (a weight) in thousandths, rounded up.
 pub fn parse_milli(text: &str, most: i64) -> Result<i64, Wrong> {
     parse_up_to("cpu", text, most)
-}
-
-/// An amount in the resource's unit, as people write it: `1500m`, `2`, `16Gi`, `192G`.
-/// [`parse`] reads it back to the same amount.
-pub fn format(resource: &str, amount: i64) -> String {
-    match unit(resource) {
-        Unit::Whole => amount.to_string(),
-        Unit::Thousandths if amount % 1000 == 0 => (amount / 1000).to_string(),
-        Unit::Thousandths => format!("{amount}m"),
-        Unit::Bytes => {
-            let (binary, decimal) = (shortest(amount, &BINARY), shortest(amount, &DECIMAL));
-            if decimal.len() < binary.len() { decimal } else { binary }
-        }
-    }
-}
-
-const BINARY: [(&str, i64); 6] =
-    [("Ei", 1 << 60), ("Pi", 1 << 50), ("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
-const DECIMAL: [(&str, i64); 6] = [
-    ("E", 1_000_000_000_000_000_000),
-    ("P", 1_000_000_000_000_000),
-    ("T", 1_000_000_000_000),
-    ("G", 1_000_000_000),
-    ("M", 1_000_000),
-    ("k", 1_000),
-];
-
-fn shortest(amount: i64, suffixes: &[(&str, i64)]) -> String {
-    let fitting = suffixes.iter().find(|(_, factor)| amount != 0 && amount % factor == 0);
-    fitting.map_or_else(|| amount.to_string(), |(suffix, factor)| format!("{}{suffix}", amount / factor))
 }
 
 /// A text as its number and its suffix.

@@ -111,7 +111,7 @@ fn amounts_as_people_write_them() {
         ("cpu", 2000, "2"),
         ("memory", 16 << 30, "16Gi"),
         ("memory", 3 << 29, "1536Mi"),
-        ("memory", 192_000_000_000, "192G"),
+        ("memory", 192_000_000_000_i64, "192G"),
         ("memory", 0, "0"),
         ("memory", 1025, "1025"),
         ("nvidia.com/gpu", 8, "8"),

@@ -9,6 +9,7 @@ mod amounts;
 pub mod lifecycle;
 mod nodes;
 mod podset;
+pub mod quantity;
 
 pub use amounts::{Amounts, Overflow};
 pub use lifecycle::{Lifecycle, Verdict};
