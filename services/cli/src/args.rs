@@ -136,6 +136,12 @@ pub struct Up {
     /// Where state is kept
     #[arg(long, env = "MUSTER_DATA", value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// Use this NATS server instead of starting one; its configuration must be muster's (deploy/nats)
+    #[arg(long, value_name = "URL", requires = "nats_users")]
+    pub nats: Option<String>,
+    /// Folder with the credentials files of that server's users
+    #[arg(long, value_name = "DIR", requires = "nats")]
+    pub nats_users: Option<PathBuf>,
     /// Nodes of the local cluster: YAML list of name, labels, taints, allocatable
     #[arg(long, value_name = "FILE")]
     pub nodes: Option<PathBuf>,

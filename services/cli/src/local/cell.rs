@@ -26,6 +26,18 @@ pub struct Cell {
     pub port: u16,
     pub replicas: u8,
     pub nodes: PathBuf,
+    /// A server that somebody else runs; none: the cell has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given: Option<GivenNats>,
+}
+
+/// A NATS server that is there already, with muster's configuration.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GivenNats {
+    pub url: String,
+    /// Folder with a credentials file of each user.
+    pub users: PathBuf,
 }
 
 /// What runs now, as the supervisor last wrote it.
@@ -48,7 +60,10 @@ pub struct Process {
 
 impl Cell {
     pub fn url(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.port)
+        match &self.given {
+            Some(given) => given.url.clone(),
+            None => format!("nats://127.0.0.1:{}", self.port),
+        }
     }
 
     pub fn nats_dir(&self) -> PathBuf {
@@ -57,7 +72,9 @@ impl Cell {
 
     /// Credentials file of a user, as the bus writes them.
     pub fn credentials(&self, user: &str) -> PathBuf {
-        self.nats_dir().join("users").join(format!("{}.json", user.replace('/', ".")))
+        let users =
+            self.given.as_ref().map_or_else(|| self.nats_dir().join("users"), |given| given.users.clone());
+        users.join(format!("{}.json", user.replace('/', ".")))
     }
 
     pub fn log(&self, name: &str) -> PathBuf {

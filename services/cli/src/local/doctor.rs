@@ -93,8 +93,9 @@ fn disk(data: &Path) -> Result<String, String> {
 }
 
 fn private(cell: &Cell) -> Result<String, String> {
-    let folder = cell.nats_dir().join("users");
-    let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let operator = cell.credentials("operator");
+    let folder = operator.parent().unwrap_or(&operator);
+    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     for entry in entries.flatten() {
         let mode = entry.metadata().map_err(|error| error.to_string())?.permissions().mode();
         if mode & 0o077 != 0 {

@@ -3,6 +3,7 @@
 use std::{
     fs::{self, OpenOptions},
     path::{Path, PathBuf},
+    pin::pin,
     process::Stdio,
     time::{Duration, Instant},
 };
@@ -42,6 +43,7 @@ struct Kept {
 
 /// Runs the cell of this data folder until SIGTERM. In a session of its own unless `foreground`.
 pub async fn supervise(data: &Path, foreground: bool) -> Result<()> {
+    muster_observe::init_logs("supervisor");
     if !foreground {
         // Fails only for a process that leads its session already.
         let _ = nix::unistd::setsid();
@@ -54,22 +56,16 @@ pub async fn supervise(data: &Path, foreground: bool) -> Result<()> {
     fs::create_dir_all(cell.run_dir())?;
     fs::write(cell.run_dir().join("supervisor.pid"), std::process::id().to_string())?;
     let mut stop = Stop::new()?;
-    let mut kept = vec![Kept::new("nats-server", muster_bus::server::find_binary()?, nats_args(&cell))];
+    let mut kept = Vec::new();
+    if cell.given.is_none() {
+        kept.push(Kept::new("nats-server", muster_bus::server::find_binary()?, nats_args(&cell)));
+    }
     let result = run(&cell, &mut kept, &mut stop).await;
-    // Services first, in reverse order of their start; the server last, so that they can finish.
-    while let Some(mut last) = kept.pop() {
-        if last.name == "nats-server" {
-            last.end().await;
-        } else {
-            let mut services = vec![last];
-            while kept.last().is_some_and(|next| next.name != "nats-server") {
-                services.extend(kept.pop());
-            }
-            services.iter().for_each(Kept::ask_to_end);
-            for mut service in services {
-                service.end().await;
-            }
-        }
+    // Services first; the server last, so that they can finish.
+    let services = kept.split_off(usize::from(cell.given.is_none()));
+    services.iter().for_each(Kept::ask_to_end);
+    for mut process in services.into_iter().chain(kept) {
+        process.end().await;
     }
     let _ = fs::remove_file(cell.run_dir().join("supervisor.pid"));
     let _ = fs::remove_file(cell.run_dir().join("state.json"));
@@ -77,14 +73,17 @@ pub async fn supervise(data: &Path, foreground: bool) -> Result<()> {
 }
 
 async fn run(cell: &Cell, kept: &mut Vec<Kept>, stop: &mut Stop) -> Result<()> {
-    keep(cell, kept)?;
-    tokio::select! {
-        changes = nats::provision_cell(cell) => {
-            for change in changes.context("provisioning")? {
-                tracing::info!(%change, "provisioned");
-            }
+    let mut provisioning = pin!(nats::provision_cell(cell));
+    let changes = loop {
+        keep(cell, kept)?;
+        tokio::select! {
+            changes = &mut provisioning => break changes.context("provisioning")?,
+            () = tokio::time::sleep(LOOK) => {}
+            () = stop.asked() => return Ok(()),
         }
-        () = stop.asked() => return Ok(()),
+    };
+    for change in changes {
+        tracing::info!(%change, "provisioned");
     }
     kept.extend(services(cell)?);
     loop {

@@ -12,7 +12,7 @@ use muster_ledger::view::{Answer, Question};
 use muster_proto::{ApplyPolicy, command};
 
 use super::{
-    cell::{CLUSTER, Cell, PRINCIPAL, TENANT},
+    cell::{CLUSTER, Cell, GivenNats, PRINCIPAL, TENANT},
     nats,
     supervisor::supervise,
 };
@@ -71,8 +71,16 @@ fn prepare(data: &Path, args: &Up) -> Result<Cell> {
         port: nats::free_port(before.map(|cell| cell.port))?,
         replicas: args.replicas,
         nodes,
+        given: match (&args.nats, &args.nats_users) {
+            (Some(url), Some(users)) => {
+                Some(GivenNats { url: url.clone(), users: std::path::absolute(users)? })
+            }
+            _ => None,
+        },
     };
-    nats::configure(&cell)?;
+    if cell.given.is_none() {
+        nats::configure(&cell)?;
+    }
     cell.save()?;
     Ok(cell)
 }
