@@ -211,7 +211,12 @@ fn of_service(service: &ServiceLayout, durables: &[Durable]) -> User {
 /// What a service may beyond its own facts and its own reading.
 fn extras(service: &str) -> Vec<String> {
     let subjects: &[&str] = match service {
-        "queue" => &["muster.body.*", "muster.out.*.rejected", "$JS.API.STREAM.PURGE.REQUESTS", "$JS.API.STREAM.MSG.DELETE.BODIES"],
+        "queue" => &[
+            "muster.body.*",
+            "muster.out.*.rejected",
+            "$JS.API.STREAM.PURGE.REQUESTS",
+            "$JS.API.STREAM.MSG.DELETE.BODIES",
+        ],
         "desk" => &["muster.to.*", "$JS.API.STREAM.MSG.GET.BODIES"],
         "ledger" => &["muster.out.*.*", "muster.ask.*.*", "$JS.API.STREAM.MSG.GET.BODIES"],
         _ => &[],
