@@ -1,9 +1,11 @@
 //! Contexts: which server, as whom. Kept in `$MUSTER_CONFIG` or `~/.config/muster/config.json`.
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
+
+use crate::files::{read_json, write_json};
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -46,27 +48,11 @@ pub fn default_data() -> PathBuf {
 
 impl Config {
     pub fn load() -> Result<Self> {
-        let path = config_path();
-        match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).with_context(|| {
-                format!("{} is not a muster configuration; mend or remove it", path.display())
-            }),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(error) => Err(error).with_context(|| path.display().to_string()),
-        }
+        Ok(read_json(&config_path())?.unwrap_or_default())
     }
 
     pub fn save(&self) -> Result<()> {
-        let path = config_path();
-        let write = || {
-            if let Some(folder) = path.parent() {
-                fs::create_dir_all(folder)?;
-            }
-            let new = path.with_extension("new");
-            fs::write(&new, serde_json::to_vec_pretty(self)?)?;
-            fs::rename(&new, &path)
-        };
-        write().with_context(|| format!("could not write {}", path.display()))
+        write_json(&config_path(), self)
     }
 
     /// The context of this name, else the current one.

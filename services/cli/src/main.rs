@@ -9,6 +9,7 @@ mod client;
 mod commands;
 mod context;
 mod exit;
+mod files;
 mod local;
 mod output;
 mod replay;

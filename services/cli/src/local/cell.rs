@@ -5,12 +5,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use muster_bus::{
     Layout,
     layout::{ClusterLayout, TenantLayout},
 };
 use serde::{Deserialize, Serialize};
+
+use crate::files::{read_json, write_json};
 
 /// The one cluster of a cell on one machine.
 pub const CLUSTER: &str = "local";
@@ -112,31 +114,4 @@ impl Cell {
     pub fn running(&self) -> Result<Running> {
         Ok(read_json(&self.run_dir().join("state.json"))?.unwrap_or_default())
     }
-}
-
-pub fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>> {
-    match fs::read(path) {
-        Ok(bytes) => {
-            let value = serde_json::from_slice(&bytes);
-            Ok(Some(
-                value.with_context(|| {
-                    format!("{} is damaged; remove it and run `muster up`", path.display())
-                })?,
-            ))
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| path.display().to_string()),
-    }
-}
-
-pub fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
-    let write = || {
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        let new = path.with_extension("new");
-        fs::write(&new, serde_json::to_vec_pretty(value)?)?;
-        fs::rename(&new, path)
-    };
-    write().with_context(|| format!("could not write {}", path.display()))
 }

@@ -16,9 +16,10 @@ use tokio::{
 };
 
 use super::{
-    cell::{CLUSTER, Cell, Process, Running, write_json},
+    cell::{CLUSTER, Cell, Process, Running},
     nats,
 };
+use crate::files::write_json;
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
 const LAST_BACKOFF: Duration = Duration::from_secs(10);
