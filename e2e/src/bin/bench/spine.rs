@@ -1,6 +1,6 @@
 //! The spine: what a decision costs from end to end, and what of it is JetStream's.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
@@ -46,7 +46,9 @@ async fn run(args: &Args) -> Result<()> {
     way::one_by_one(&tenant, &mut watch, 20.min(args.jobs), "warm").await?;
     watch.samples.clear();
     eprintln!("{} jobs one after the other", args.jobs);
+    watch.steps.clear();
     let latency = way::one_by_one(&tenant, &mut watch, args.jobs, "one").await?;
+    let hops = way::hops(&watch);
     eprintln!("{} jobs at once", args.many);
     let workloads_per_s = way::many(&tenant, &mut watch, args.many).await?;
     cell.check()?;
@@ -72,6 +74,9 @@ async fn run(args: &Args) -> Result<()> {
         &aim(p50 <= 1.5 * raw50, format!("≤ 1.5 × raw = {:.2}", 1.5 * raw50)),
     );
     row("submit to committed, 99 of 100", p99, "ms", "");
+    for (hop, ms) in &hops {
+        row(&format!("  {hop}"), *ms, "ms", "");
+    }
     row("raw: its 9 publishes in a row, median", raw50, "ms", "");
     row("raw: its 9 publishes in a row, 99 of 100", raw99, "ms", "");
     row("workloads, many at once", workloads_per_s, "/s", "");
@@ -86,6 +91,7 @@ async fn run(args: &Args) -> Result<()> {
     }
     let figures = json!({
         "submit_to_committed_ms": { "p50": round(p50), "p99": round(p99) },
+        "hops_ms": hops.iter().map(|(hop, ms)| (*hop, round(*ms))).collect::<BTreeMap<_, _>>(),
         "workloads_per_s": round(workloads_per_s),
         // Of the service that folds slowest.
         "replay_facts_per_s": round(slowest),

@@ -16,6 +16,8 @@ pub struct Watch {
     reader: Reader,
     /// When each job's commit was seen.
     pub committed: BTreeMap<u64, Instant>,
+    /// The server's times of each job's request and decisions, in the order of the way.
+    pub steps: BTreeMap<u64, Vec<i64>>,
     pub finished: u64,
     pub joined: bool,
     /// By the name of a fact: subject and payload of a message that holds one such fact and nothing else.
@@ -28,8 +30,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 impl Watch {
     pub async fn open(operator: &Bus) -> Result<Self> {
         let reader = Reader::scan(operator, names::EVENTS, None, 0).await?;
-        let (committed, samples) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Self { reader, committed, finished: 0, joined: false, samples })
+        let (committed, steps, samples) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Ok(Self { reader, committed, steps, finished: 0, joined: false, samples })
     }
 
     /// Reads on until it holds.
@@ -56,29 +58,35 @@ impl Watch {
 
     fn note(&mut self, record: &Record, seen: Instant) -> Result<()> {
         let envelope = Envelope::decode(record.payload.clone())?;
-        let request =
-            |workload: &Option<WorkloadRef>| workload.as_ref().map_or(0, |workload| workload.request);
         let mut name = "";
         for kind in envelope.facts.iter().filter_map(|fact| fact.kind.as_ref()) {
-            name = match kind {
-                Kind::WorkloadQueued(_) => "WorkloadQueued",
-                Kind::QuotaReserved(_) => "QuotaReserved",
-                Kind::PlacementOffered(_) => "PlacementOffered",
-                Kind::LegGranted(_) => "LegGranted",
-                Kind::PlacementCommitted(fact) => {
-                    self.committed.insert(request(&fact.workload), seen);
-                    "PlacementCommitted"
-                }
+            let of =
+                |workload: &Option<WorkloadRef>| workload.as_ref().map_or(0, |workload| workload.request);
+            let (step, request) = match kind {
+                Kind::WorkloadQueued(fact) => ("WorkloadQueued", of(&fact.workload)),
+                Kind::QuotaReserved(fact) => ("QuotaReserved", of(&fact.workload)),
+                Kind::PlacementOffered(fact) => ("PlacementOffered", of(&fact.workload)),
+                Kind::LegGranted(fact) => ("LegGranted", of(&fact.workload)),
+                Kind::PlacementCommitted(fact) => ("PlacementCommitted", of(&fact.workload)),
                 Kind::WorkloadFinished(_) => {
                     self.finished += 1;
-                    ""
+                    continue;
                 }
                 Kind::CapacityReported(_) => {
                     self.joined = true;
-                    ""
+                    continue;
                 }
-                _ => "",
+                _ => continue,
             };
+            let steps = self.steps.entry(request).or_default();
+            if let Kind::WorkloadQueued(fact) = kind {
+                steps.push(fact.submitted_us);
+            }
+            steps.push(record.time_us);
+            if step == "PlacementCommitted" {
+                self.committed.insert(request, seen);
+            }
+            name = step;
         }
         if envelope.facts.len() == 1 && !name.is_empty() {
             let sample = || (record.subject.to_string(), record.payload.clone());

@@ -74,3 +74,22 @@ pub async fn many(tenant: &Bus, watch: &mut Watch, jobs: u64) -> Result<f64> {
     watch.until("every end", |watch| watch.finished >= before + jobs).await?;
     Ok(jobs as f64 / took.as_secs_f64())
 }
+
+/// What each hop takes in the median, by the server's own times of storing, in milliseconds.
+pub fn hops(watch: &Watch) -> Vec<(&'static str, f64)> {
+    const HOPS: [&str; 5] = [
+        "request → WorkloadQueued (a body between)",
+        "WorkloadQueued → QuotaReserved",
+        "QuotaReserved → PlacementOffered",
+        "PlacementOffered → LegGranted",
+        "LegGranted → PlacementCommitted",
+    ];
+    let hop = |n: usize| {
+        let mut durations = Durations::default();
+        for steps in watch.steps.values().filter(|steps| steps.len() == HOPS.len() + 1) {
+            durations.add(Duration::from_micros(u64::try_from(steps[n + 1] - steps[n]).unwrap_or_default()));
+        }
+        durations.percentile_ms(0.5)
+    };
+    HOPS.into_iter().enumerate().map(|(n, name)| (name, hop(n))).collect()
+}
