@@ -2,13 +2,17 @@
 //! and writes it as one batch.
 
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use muster_core::{Seq, WriteSet};
 use muster_store::{Store, StoreError};
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// Commits that may wait; then folding waits for the disk.
-const WAITING: usize = 8;
+const WAITING: usize = 64;
+/// What is committed within this time becomes one batch: a wake of the thread and a write for each message would
+/// take the processor from the services that decide next. A crash loses no more than this of the image.
+const LINGER: Duration = Duration::from_millis(5);
 /// Rows that are put into one batch at most.
 const BATCH_ROWS: usize = 100_000;
 
@@ -70,6 +74,7 @@ fn write_all(
     done: &watch::Sender<Seq>,
 ) -> Result<(), StoreError> {
     while let Some(mut writes) = waiting.blocking_recv() {
+        std::thread::sleep(LINGER);
         while writes.rows.len() < BATCH_ROWS {
             let Ok(more) = waiting.try_recv() else { break };
             writes.rows.extend(more.rows);
