@@ -2,7 +2,7 @@
 
 use std::{fs, process::Child, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use muster_e2e::{Cell, Setup, eventually, journal, manifest};
 
 /// Jobs whose pods write to `file`, as one manifest.
@@ -30,9 +30,8 @@ fn all_over(cell: &Cell, count: usize) -> Result<usize> {
     Ok(last.iter().filter(|phase| *phase == "Succeeded").count())
 }
 
-fn judged(file: &std::path::Path) -> journal::Found {
-    let text = fs::read_to_string(file).unwrap();
-    journal::judge(&text).unwrap_or_else(|wrong| panic!("{}", wrong.join("\n")))
+fn judged(file: &std::path::Path) -> Result<journal::Found> {
+    journal::judge(&fs::read_to_string(file)?).map_err(|wrong| anyhow!("{}", wrong.join("\n")))
 }
 
 #[test]
@@ -52,7 +51,7 @@ fn two_hundred_jobs_survive_kill_9_of_each_process_in_turn() {
         }
     }
     assert_eq!(all_over(&cell, JOBS).unwrap(), JOBS);
-    let found = judged(&file);
+    let found = judged(&file).unwrap();
     println!("{JOBS} jobs, {} attempts, killed twice: {victims:?}", found.attempts);
     assert_eq!(found.workloads, JOBS);
     cell.run(&["replay", "--verify"]).unwrap().ok().unwrap();
@@ -82,7 +81,7 @@ fn two_replicas_of_each_service_and_two_agents_do_each_job_once() {
         cell.kill(victim).unwrap();
     }
     assert_eq!(all_over(&cell, JOBS).unwrap(), JOBS);
-    assert_eq!(judged(&file).workloads, JOBS);
+    assert_eq!(judged(&file).unwrap().workloads, JOBS);
     assert!(agent.try_wait().unwrap().is_none(), "the second agent ended");
     agent.kill().unwrap();
     agent.wait().unwrap();

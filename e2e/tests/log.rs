@@ -34,14 +34,16 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-fn run(cell: &Cell, name: &str, script: &str) -> String {
-    cell.submit(&manifest::job(name, "default", "1", script), &["--wait"]).unwrap().remove(0)
+/// One job from its submission to its end; its id.
+fn run(cell: &Cell, name: &str, script: &str) -> Result<String> {
+    let ids = cell.submit(&manifest::job(name, "default", "1", script), &["--wait"])?;
+    ids.into_iter().next().context("an id")
 }
 
 #[test]
 fn any_flipped_byte_of_an_exported_log_is_found() {
     let cell = Cell::start(&Setup::default()).unwrap();
-    run(&cell, "one", "echo one");
+    run(&cell, "one", "echo one").unwrap();
     let file = cell.dir().join("exported");
     let path = file.display().to_string();
     cell.ok(&["log", "export", &path]).unwrap();
@@ -75,7 +77,7 @@ fn any_flipped_byte_of_an_exported_log_is_found() {
 #[test]
 fn a_log_shorter_than_the_images_is_refused_until_the_loss_is_accepted() {
     let mut cell = Cell::start(&Setup::default()).unwrap();
-    let first = run(&cell, "first", "echo first");
+    let first = run(&cell, "first", "echo first").unwrap();
     assert!(cell.down().unwrap().success(), "SIGTERM is a clean end");
     let (streams, earlier) = (cell.data().join("nats/streams"), cell.dir().join("earlier"));
     copy(&streams, &earlier).unwrap();
@@ -105,7 +107,7 @@ fn a_log_shorter_than_the_images_is_refused_until_the_loss_is_accepted() {
     cell.ready().unwrap();
     assert_eq!(cell.workload(&first).unwrap()["phase"], "Succeeded");
     cell.run(&["get", "workload", &lost]).unwrap().ended(3).unwrap();
-    run(&cell, "after", "echo after");
+    run(&cell, "after", "echo after").unwrap();
     assert_eq!(pods().unwrap(), before, "what runs but is not in the log was killed without a verdict");
     let events = cell.ok(&["events"]).unwrap();
     assert!(events.matches("GenerationStarted").count() == 2, "{events}");
@@ -116,7 +118,7 @@ fn a_log_shorter_than_the_images_is_refused_until_the_loss_is_accepted() {
 fn an_erased_body_is_gone_and_the_log_still_verifies() {
     const SECRET: &str = "hunter2-4711-correct-horse";
     let mut cell = Cell::start(&Setup::default()).unwrap();
-    let id = run(&cell, "secret", &format!("true # {SECRET}"));
+    let id = run(&cell, "secret", &format!("true # {SECRET}")).unwrap();
     let streams = cell.data().join("nats/streams");
     let holds = |name: &str| {
         let all = files(&streams).into_iter();
@@ -187,7 +189,7 @@ fn hashes(cell: &Cell) -> Result<std::collections::BTreeMap<String, (u64, String
 fn a_damaged_image_is_reported_or_harmless_and_can_be_rebuilt() {
     let mut cell = Cell::start(&Setup::default()).unwrap();
     for n in 0..3 {
-        run(&cell, &format!("job-{n}"), "true");
+        run(&cell, &format!("job-{n}"), "true").unwrap();
     }
     assert!(cell.down().unwrap().success());
     let image = cell.data().join("services/admission-0");
