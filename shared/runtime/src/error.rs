@@ -32,6 +32,11 @@ pub enum RunError {
         /// What was found.
         source: CorruptRow,
     },
+    /// The stream of requests lost messages that the log has answered; the log itself may be whole.
+    #[error(
+        "refused: {0}. The log has answered requests that the stream no longer holds: restore the stream"
+    )]
+    Requests(BusError),
     /// NATS refuses, or its log is damaged.
     #[error(transparent)]
     Bus(#[from] BusError),
@@ -46,11 +51,19 @@ impl RunError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Refused(_) => 3,
+            Self::Refused(_) | Self::Requests(_) => 3,
             Self::Store(_) | Self::Rows { .. } => 4,
             Self::Stop(_) => 5,
             Self::Bus(_) | Self::Http(_) => 1,
         }
+    }
+}
+
+/// As [`of_log`], of REQUESTS.
+pub(crate) fn of_requests(error: BusError) -> RunError {
+    match error {
+        BusError::LogShorter { .. } => RunError::Requests(error),
+        other => other.into(),
     }
 }
 

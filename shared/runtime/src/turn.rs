@@ -16,6 +16,7 @@ use tokio::time::{Instant, Interval, sleep_until};
 use crate::RunError;
 use crate::answers::{Answers, Pending};
 use crate::clock::Clock;
+use crate::error::of_requests;
 use crate::feed::Feed;
 use crate::image::ImageWriter;
 use crate::outbox::{Done, Outbox};
@@ -116,7 +117,7 @@ impl<S: Service> Host<S> {
             error = self.image.failed() => Event::ImageFailed(error),
             outcome = outcome(&mut self.publishing) => Event::Published(outcome?),
             from_log = self.source.next(self.driver.meta()) => Event::FromLog(from_log?),
-            requests = from_feed(&mut self.requests), if takes_requests => Event::Requests(requests?),
+            requests = from_feed(&mut self.requests), if takes_requests => Event::Requests(requests.map_err(of_requests)?),
             reports = from_feed(&mut self.reports) => Event::Reports(reports?),
             done = self.outbox.next() => Event::Done(done),
             pending = self.answers.next() => Event::Ask(pending),
