@@ -11,7 +11,7 @@ mod way;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand, error::ErrorKind};
 
 /// Measures muster, and in the same run what NATS JetStream itself does.
 #[derive(Parser)]
@@ -28,7 +28,14 @@ enum Name {
 }
 
 fn main() -> ExitCode {
-    let Args { name } = Args::parse();
+    let Args { name } = Args::try_parse().unwrap_or_else(|error| {
+        if error.kind() == ErrorKind::InvalidSubcommand {
+            let command = Args::command();
+            let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+            eprintln!("there are these benches: {}", names.join(", "));
+        }
+        error.exit()
+    });
     let result = match name {
         Name::Spine(args) => spine::bench(&args),
     };

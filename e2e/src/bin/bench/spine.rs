@@ -20,7 +20,7 @@ pub struct Args {
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
     jobs: u64,
     /// Jobs sent at once, for the throughput; they make the log that is replayed too
-    #[arg(long, default_value_t = 25_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     many: u64,
     /// Publishes of the raw measurements
     #[arg(long, default_value_t = 5_000)]
