@@ -27,7 +27,7 @@ pub async fn erase(global: &Global, workload: &str) -> Result<()> {
         "erase",
         command::Kind::Erase(erase),
         id,
-        "erased: its body is overwritten, the log stays provable",
+        "erased: its body is overwritten, the log stays provable; copies sent to its cluster expire within 6 h",
     )
     .await
 }

@@ -108,7 +108,8 @@ impl Cell {
         let pid: i32 = text.trim().parse().ok()?;
         let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         // The pid may have been given to somebody else since.
-        String::from_utf8_lossy(&line).contains("supervise").then_some(pid)
+        let is_ours = |word: &[u8]| word == b"supervise" || word == b"--foreground";
+        line.split(|byte| *byte == 0).any(is_ours).then_some(pid)
     }
 
     pub fn running(&self) -> Result<Running> {
