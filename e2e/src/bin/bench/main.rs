@@ -13,6 +13,10 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand, error::ErrorKind};
 
+/// As in the binary `muster`.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Measures muster, and in the same run what NATS JetStream itself does.
 #[derive(Parser)]
 #[command(name = "bench")]
