@@ -147,7 +147,10 @@ async fn work<S: Service>(mut host: Host<S>) -> Result<(), RunError> {
             Err(error) => break Err(error),
         }
     };
-    let Host { bus, publishing, image, .. } = host;
+    let Host { bus, publishing, image, mut driver, .. } = host;
+    if let Some(writes) = driver.flush().filter(|_| ended.is_ok()) {
+        image.commit(writes).await;
+    }
     if let Some(mut publishing) = publishing.filter(|publishing| ended.is_ok() && publishing.is_sent()) {
         match timeout(LAST_ANSWER, publishing.outcome()).await {
             Ok(Ok(outcome)) => tracing::info!(?outcome, "the last decision"),

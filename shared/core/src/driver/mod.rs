@@ -34,6 +34,18 @@ pub struct Position {
     pub hash: u128,
 }
 
+/// One wake is enough: the earlier one.
+fn wake_by(effects: &mut Vec<Effect>, due: Timestamp) {
+    let wake = effects.iter_mut().find_map(|effect| match effect {
+        Effect::WakeAt(at) => Some(at),
+        _ => None,
+    });
+    match wake {
+        Some(at) => *at = due.min(*at),
+        None => effects.push(Effect::WakeAt(due)),
+    }
+}
+
 /// What happened outside.
 #[derive(Clone, Debug)]
 pub enum Input {
@@ -107,6 +119,11 @@ pub enum Stop {
     TooLarge { bytes: usize, limit: usize },
 }
 
+/// The image is a cache of the log: it may lag by so much time, or so many messages. Rows that change again
+/// meanwhile are hashed and written once.
+const COMMIT_EVERY_US: i64 = 50_000;
+const COMMIT_MESSAGES: Seq = 4096;
+
 /// Drives one partition of one service.
 pub struct Driver<S: Service> {
     config: S::Config,
@@ -121,6 +138,7 @@ pub struct Driver<S: Service> {
     halts: Table<String, (Seq, String)>,
     meta: ImageMeta,
     committed: Seq,
+    committed_at: Timestamp,
     decide_from: Seq,
     publish: Publish,
     under_way: BTreeSet<String>,
@@ -159,6 +177,7 @@ impl<S: Service> Driver<S> {
             halts: Table::stored("_halts"),
             meta: ImageMeta { schema: S::State::SCHEMA, rules: 1, ..ImageMeta::default() },
             committed: 0,
+            committed_at: Timestamp(0),
             decide_from: 0,
             publish: Publish::Idle,
             under_way: BTreeSet::new(),
@@ -241,9 +260,23 @@ impl<S: Service> Driver<S> {
             self.advance(now, &mut effects);
         }
         if self.meta.position > self.committed {
-            effects.push(Effect::Commit(self.write_set()));
+            let due = self.committed_at.plus_us(COMMIT_EVERY_US);
+            match now {
+                Some(now) if now < due && self.meta.position - self.committed < COMMIT_MESSAGES => {
+                    wake_by(&mut effects, due);
+                }
+                _ => {
+                    self.committed_at = now.unwrap_or(self.committed_at);
+                    effects.push(Effect::Commit(self.write_set()));
+                }
+            }
         }
         effects
+    }
+
+    /// What the image lacks, to be written before a clean end.
+    pub fn flush(&mut self) -> Option<WriteSet> {
+        (self.meta.position > self.committed).then(|| self.write_set())
     }
 
     fn absorb(&mut self, now: Option<Timestamp>, incoming: Incoming) {

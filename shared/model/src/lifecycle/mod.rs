@@ -137,11 +137,11 @@ impl Lifecycle {
         let Some(row) = self.workloads.get(id) else { return };
         let before: Vec<String> = row.open_clusters().map(str::to_owned).collect();
         self.workloads.update(id, change);
-        let after: Vec<String> = self
-            .workloads
-            .get(id)
-            .map(|row| row.open_clusters().map(str::to_owned).collect())
-            .unwrap_or_default();
+        let Some(row) = self.workloads.get(id) else { return };
+        if row.open_clusters().eq(before.iter().map(String::as_str)) {
+            return;
+        }
+        let after: Vec<String> = row.open_clusters().map(str::to_owned).collect();
         for cluster in before.iter().filter(|cluster| !after.contains(cluster)) {
             self.legs_in.remove(&(cluster.clone(), *id));
         }
